@@ -196,38 +196,6 @@ def test_interrupted_between_two_requests_it_leaves_nothing(
     assert "interrupted" in capsys.readouterr().err
 
 
-def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
-    """What cannot be seen from outside: the key as sent."""
-    seen = []
-
-    class Seen:
-        def __init__(self, target, **options):
-            seen.append((target, options))
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exception_info):
-            pass
-
-        def ask(self, questions, *, filter=""):
-            return [None]
-
-    monkeypatch.setattr(ask_module, "RealmClient", Seen)
-    path = tmp_path / "keys"
-    path.write_text(
-        "# of the server\n\n  0123456789abcdef  \nanother-key-0123456\n"
-    )
-    Ask(question=("x",), api_key_file=str(path), tls_client=("c", "k")).run()
-    Ask(question=("x",), server="h:1", timeout_seconds=2).run()
-    (first, second) = seen
-    assert first[0] == "127.0.0.1:8500" and second[0] == "h:1"
-    assert first[1]["tls_client"] == ("c", "k")
-    assert first[1]["api_key"] == "0123456789abcdef"
-    assert second[1]["api_key"] is None
-    assert second[1]["timeout_seconds"] == 2
-
-
 def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
     model = tmp_path / "model" / "5"
     shutil.copytree(f"{saved_model}/2", model)

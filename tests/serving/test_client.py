@@ -21,7 +21,9 @@ from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.client import RetrievedBlock
 from realm_tf.serving.client import checked
+from realm_tf.serving.client import decode_tensor
 from realm_tf.serving.client import to_answers
+from realm_tf.serving.client import wire
 from realm_tf.serving.tensors import encode_tensor
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -183,8 +185,23 @@ def test_blocks_and_embeddings_are_read():
     assert names == ["retrieve", "embed_query"]
 
 
+@pytest.mark.parametrize(
+    "values, dtype",
+    [
+        ([[b"a", b"", b"\xff"], [b"caf\xc3\xa9", b"x" * 300, b"\0"]], object),
+        ([[1.5, -0.0, 3.0], [2.0**-100, 2.0, -7.25]], np.float32),
+        ([[1, -2, 3], [2**63 - 1, -(2**63), 0]], np.int64),
+        ([[True, False], [False, True]], bool),
+    ],
+)
+def test_tensors_are_read_to_the_last_bit(values, dtype):
+    proto = encode_tensor(np.array(values, dtype))
+    ours = wire.Tensor.FromString(proto.SerializeToString())
+    assert decode_tensor(ours) == values
+
+
 def test_long_lists_are_sent_in_parts():
-    questions = [f"question {number}" for number in range(40)]
+    questions = [f"question {number} 東京 🏯" for number in range(40)]
     with Script(respond=echo) as script, RealmClient(script.target) as client:
         answers = client.ask(questions)
     assert [a.answer for a in answers] == questions

@@ -1,4 +1,4 @@
-"""Clients that this project did not write get what TF Serving would give."""
+"""The commands of TF Serving's README and container, asked of our server."""
 
 import json
 import pathlib
@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 
 import pytest
 import yaml
@@ -14,101 +13,12 @@ import yaml
 from realm_tf import serving
 
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
-QUESTIONS = ["Who wrote Frankenstein?", "", "where is the Eiffel Tower?"]
-ANSWERS = ["Mary Shelley", "", "Paris"]
-SCORES = [112.5, 0.0, 109.25]
-NUM_OUTPUTS = 18
-
-
-def rest_target(running):
-    """`HOST:PORT` of the REST port."""
-    return running.rest_url.removeprefix("http://").rstrip("/")
 
 
 @pytest.fixture(scope="module")
 def rest_address(running):
-    return rest_target(running)
-
-
-# In a process without TensorFlow: ovmsclient has protos of the same names.
-OVMS = """
-import json
-import sys
-
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "tensorflow_serving"):
-            raise ImportError("blocked: " + name)
-
-sys.meta_path.insert(0, Blocker())
-import ovmsclient
-
-kind, target, version, *questions = sys.argv[1:]
-model = {"model_name": "realm", "model_version": int(version)}
-client = getattr(ovmsclient, f"make_{kind}_client")(target)
-outputs = client.predict(
-    inputs={"question": [q.encode() for q in questions]}, **model
-)
-lists = {name: values.tolist() for name, values in outputs.items()}
-print(json.dumps(lists, default=bytes.decode))
-print(json.dumps(client.get_model_metadata(**model)))
-print(json.dumps(client.get_model_status(**model)))
-try:
-    client.predict(
-        inputs={"question": [b"x"]}, model_name="other", model_version=1
-    )
-except ovmsclient.ModelNotFoundError as error:
-    print(json.dumps(str(error)))
-"""
-
-
-def run_ovms(script, kind, running, version, questions=()):
-    """The JSON lines that a script with ovmsclient prints."""
-    targets = {"grpc": running.target, "http": rest_target(running)}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            script,
-            kind,
-            targets[kind],
-            str(version),
-            *questions,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.parametrize("kind", ["grpc", "http"])
-def test_ovmsclient(kind, running):
-    outputs, metadata, status, refusal = run_ovms(
-        OVMS, kind, running, 2, QUESTIONS
-    )
-    assert len(outputs) == NUM_OUTPUTS
-    assert outputs["answer"] == ANSWERS
-    assert outputs["score"] == SCORES
-    assert outputs["candidate_title"][2] == ["Eiffel Tower", "London", ""]
-    assert outputs["candidate_log_prob"][0] == [-0.5, -1.0, float("-inf")]
-    if kind == "grpc":
-        assert metadata["model_version"] == 2
-        assert metadata["inputs"] == {
-            "question": {"shape": [-1], "dtype": "DT_STRING"}
-        }
-        assert len(metadata["outputs"]) == NUM_OUTPUTS
-        score = metadata["outputs"]["score"]
-    else:
-        # It returns TF Serving's JSON as it is.
-        definition = metadata["metadata"]["signature_def"]["signature_def"]
-        score = definition["serving_default"]["outputs"]["score"]
-    assert score["dtype"] == "DT_FLOAT"
-    assert status == {
-        "2": {"state": "AVAILABLE", "error_code": 0, "error_message": ""}
-    }
-    assert "Servable not found for request: Specific(other, 1)" in refusal
+    """`HOST:PORT` of the REST port."""
+    return running.rest_url.removeprefix("http://").rstrip("/")
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,7 @@ sync_api = pytest.importorskip(
 )
 expect = sync_api.expect
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 KEY = "k" * 32
 
 
@@ -73,7 +71,6 @@ def page(browser):
     assert complaints == []
 
 
-@needs_chromium
 def test_a_question_is_answered_with_its_evidence(page, site):
     go(page, site)
     page.wait_for_selector("#examples")
@@ -108,7 +105,6 @@ def test_a_question_is_answered_with_its_evidence(page, site):
     )
 
 
-@needs_chromium
 def test_candidates_and_other_answers(page, site):
     ask(page, site, "Who wrote Frankenstein?")
     assert texts(page, "#blocks .number") == [
@@ -135,7 +131,6 @@ def test_candidates_and_other_answers(page, site):
     assert texts(page, "#nbest dt") == ["12.50", "9.25"]
 
 
-@needs_chromium
 def test_blocks_unfold_by_keyboard(page, site):
     ask(page, site, "Who wrote Frankenstein?")
     assert (
@@ -161,14 +156,12 @@ def test_blocks_unfold_by_keyboard(page, site):
     assert link.get_attribute("href") == "https://example.org/2"
 
 
-@needs_chromium
 def test_offsets_count_code_points(page, site):
     ask(page, site, "astral")
     assert texts(page, "#evidence mark") == ["Mary\U0001f600"]
     assert texts(page, "#evidence .text") == [ASTRAL]
 
 
-@needs_chromium
 def test_markup_is_text(page, site):
     ask(page, site, EVIL)
     assert page.input_value("#question") == EVIL
@@ -192,7 +185,6 @@ def test_markup_is_text(page, site):
     assert page.inner_text(".source").startswith(f"tags=hr|{EVIL}\n")
 
 
-@needs_chromium
 def test_an_answer_that_is_not_sure_enough(page, site):
     ask(page, site, "unsure")
     assert page.inner_text(".answer") == "Not sure; the likeliest is Geneva"
@@ -200,7 +192,6 @@ def test_an_answer_that_is_not_sure_enough(page, site):
     assert texts(page, "#evidence mark") == ["Geneva"]
 
 
-@needs_chromium
 def test_no_answer(page, site):
     ask(page, site, "nothing")
     assert page.inner_text(".answer") == "No answer found."
@@ -209,7 +200,6 @@ def test_no_answer(page, site):
     assert texts(page, "#nbest dd") == []
 
 
-@needs_chromium
 def test_errors_are_told_in_the_servers_words(page, site):
     go(page, site, "unheard of")
     page.wait_for_selector("#problem")
@@ -226,7 +216,6 @@ def test_errors_are_told_in_the_servers_words(page, site):
     assert page.is_hidden("#problem")
 
 
-@needs_chromium
 def test_keys_and_history(page, site):
     ask(page, site, "plain source")
     page.evaluate("document.activeElement.blur()")
@@ -245,7 +234,6 @@ def test_keys_and_history(page, site):
     assert page.input_value("#question") == ("plain source")
 
 
-@needs_chromium
 def test_a_new_state_of_the_corpus_is_named(page, site, servable, monkeypatch):
     ask(page, site, "plain source")
     assert "version 3" in page.inner_text("#corpus")
@@ -256,7 +244,6 @@ def test_a_new_state_of_the_corpus_is_named(page, site, servable, monkeypatch):
     assert "version 4" in page.inner_text("#corpus")
 
 
-@needs_chromium
 def test_examples_are_links(page, site):
     go(page, site)
     page.wait_for_selector("#examples")
@@ -268,7 +255,6 @@ def test_examples_are_links(page, site):
     assert page.is_hidden("#examples")
 
 
-@needs_chromium
 def test_the_link_is_copied(page, site):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     ask(page, site, "plain source")
@@ -278,7 +264,6 @@ def test_the_link_is_copied(page, site):
     assert copied == f"{site}?q=plain+source"
 
 
-@needs_chromium
 def test_documents_are_chosen_by_a_filter(page, monkeypatch):
     with serving(Servable()) as plain:
         go(page, plain)
@@ -305,7 +290,6 @@ def test_documents_are_chosen_by_a_filter(page, monkeypatch):
     assert servable.filters == [b"tags=hr", b"tags=hr"]
 
 
-@needs_chromium
 def test_waiting_shows_only_when_it_is_long(page, site, servable):
     # When what was seen, in milliseconds since the question.
     watch = """
@@ -341,7 +325,6 @@ def test_waiting_shows_only_when_it_is_long(page, site, servable):
     assert "problem" not in dict(later)
 
 
-@needs_chromium
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_is_wider_than_the_screen(page, site, width):
     page.set_viewport_size({"width": width, "height": 800})
@@ -354,7 +337,6 @@ def test_nothing_is_wider_than_the_screen(page, site, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@needs_chromium
 def test_dark_where_the_system_is_dark(page, site):
     light, dark = schemes()
     for scheme, colours in (("light", light), ("dark", dark)):
@@ -367,7 +349,6 @@ def test_dark_where_the_system_is_dark(page, site):
         assert shown == [rgb(colours["paper"]), rgb(colours["on-mark"])]
 
 
-@needs_chromium
 def test_a_key_is_asked_for(page):
     with serving(Servable(), api_keys={KEY: ""}) as site:
         go(page, site, "plain source")

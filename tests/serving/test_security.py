@@ -6,15 +6,18 @@ import urllib.request
 
 import grpc
 import pytest
-import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
+from stock_requests import predict_request
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from realm_tf import cli
 from realm_tf.errors import InputError
+from realm_tf.serving import server
 from realm_tf.serving.access import key_of
 from realm_tf.serving.access import read_api_keys
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.options import ServerOptions
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
@@ -104,11 +107,8 @@ def test_tls_files_are_checked(certificates, saved_model, tmp_path):
 
 
 def predict(channel, **options):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "realm"
-    request.inputs["question"].CopyFrom(tf.make_tensor_proto(["x"], tf.string))
     stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    response = stub.Predict(request, timeout=10, **options)
+    response = stub.Predict(predict_request("x"), timeout=10, **options)
     return list(response.outputs["question"].string_val)
 
 
@@ -252,3 +252,55 @@ def test_clients_without_a_certificate_are_turned_away(
         certificates / "client.pem", certificates / "client.key"
     )
     assert get(f"{url}/v1/models/realm", context=context)[0] == 200
+
+
+def test_our_client_over_tls_with_a_key(
+    saved_model, certificates, key_file, tmp_path, capsys
+):
+    ca, own = (str(certificates / name) for name in ("ca.pem", "client.pem"))
+    own = own, str(certificates / "client.key")
+    wrong = tmp_path / "wrong"
+    wrong.write_text(f"{OLD}x\n")
+    with server.start(
+        saved_model,
+        host="localhost",
+        api_key_file=key_file,
+        **tls_files(certificates, ca=ca),
+    ) as running:
+        command = ["ask", "who wrote Frankenstein?", "--server"]
+        command += [running.target, "--tls-ca", ca, "--tls-client", *own]
+        assert cli.main([*command, "--api-key-file", key_file]) == 0
+        assert "A: Mary Shelley" in capsys.readouterr().out
+        assert cli.main([*command, "--api-key-file", str(wrong)]) == 2
+        assert cli.main(command) == 2
+        errors = capsys.readouterr().err
+        assert errors.count("refused (UNAUTHENTICATED)") == 2
+        assert errors.count("\n") == 2
+        assert OLD not in errors
+        # Another authority, no certificate, no TLS.
+        for options in (
+            {"tls_ca": own[0], "tls_client": own},
+            {"tls_ca": ca},
+            {},
+        ):
+            with (
+                RealmClient(running.target, api_key=OLD, **options) as client,
+                pytest.raises(
+                    RealmServerError, match="Either both sides speak TLS"
+                ) as caught,
+            ):
+                client.ask(["x"])
+            assert caught.value.code == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize("key", ["server.key", "client.locked"])
+def test_certificates_that_cannot_be_used(certificates, key):
+    chain = str(certificates / "client.pem")
+    with pytest.raises(InputError, match="cannot be used for TLS") as caught:
+        RealmClient(
+            "localhost:1",
+            tls_ca=str(certificates / "ca.pem"),
+            tls_client=(chain, str(certificates / key)),
+        )
+    assert chain in str(caught.value)
+    assert "a key without a passphrase" in str(caught.value)
