@@ -255,66 +255,43 @@ def read_log(caplog):
     return read
 
 
-def _certificate(name, *, key, issuer, issuer_key, is_ca=False):
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost")]),
-            critical=False,
-        )
-        .add_extension(
-            x509.BasicConstraints(ca=is_ca, path_length=None), critical=True
-        )
-        .sign(issuer_key, hashes.SHA256())
-    )
-
-
-def _write_pem(directory, name, key, certificate):
-    (directory / f"{name}.pem").write_bytes(
-        certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    for suffix, encryption in (
-        ("key", serialization.NoEncryption()),
-        ("locked", serialization.BestAvailableEncryption(b"secret")),
-    ):
-        (directory / f"{name}.{suffix}").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                encryption,
-            )
-        )
-
-
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    """A directory with ca, server and client: NAME.pem, NAME.key, NAME.locked.
+    """A directory with server and client: NAME.pem, NAME.key, NAME.locked.
 
-    The server's is for localhost; both are signed by ca. The third is the key
-    under a passphrase.
+    Both are for localhost and sign themselves. The third is the key under a
+    passphrase.
     """
     directory = tmp_path_factory.mktemp("certificates")
-    names = {
-        name: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        for name in ("ca", "server", "client")
-    }
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in names}
-    for name in names:
-        certificate = _certificate(
-            names[name],
-            key=keys[name],
-            issuer=names["ca"],
-            issuer_key=keys["ca"],
-            is_ca=name == "ca",
+    now = datetime.datetime.now(datetime.UTC)
+    for name in ("server", "client"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            x509.CertificateBuilder(subject, subject, key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(
+                x509.SubjectAlternativeName([x509.DNSName("localhost")]),
+                critical=False,
+            )
+            .sign(key, hashes.SHA256())
         )
-        _write_pem(directory, name, keys[name], certificate)
+        (directory / f"{name}.pem").write_bytes(
+            certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        for suffix, encryption in (
+            ("key", serialization.NoEncryption()),
+            ("locked", serialization.BestAvailableEncryption(b"secret")),
+        ):
+            (directory / f"{name}.{suffix}").write_bytes(
+                key.private_bytes(
+                    serialization.Encoding.PEM,
+                    serialization.PrivateFormat.PKCS8,
+                    encryption,
+                )
+            )
     return directory
 
 

@@ -1,18 +1,18 @@
 """Who sees which documents, over a real corpus and every protocol."""
 
 import json
-import urllib.error
-import urllib.request
 
 import backends
 import grpc
-import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-from tensorflow_serving.apis import predict_pb2
+from rest_client import PREDICT
+from rest_client import Client
+from stock_requests import predict_request
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 import realm_tf as realm
@@ -20,7 +20,6 @@ from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
-from realm_tf.serving.tensors import encode_tensor
 
 pytestmark = backends.exports
 
@@ -75,24 +74,22 @@ def test_what_each_key_sees(site):
 
 
 def test_the_page_tells_a_key_no_other_titles(site):
-    facts = {}
-    for key in (ALL, PART):
-        request = urllib.request.Request(
-            f"{site.rest_url}/about.json", headers={"x-api-key": key}
-        )
-        facts[key] = json.load(urllib.request.urlopen(request))
+    client = Client(site)
+    facts = {
+        key: client.get("/about.json", **{"x-api-key": key})[1]
+        for key in (ALL, PART)
+    }
     assert facts[ALL]["example_titles"]
     assert "example_titles" not in facts[PART]
     assert facts[PART]["fields"] == ["parity", "number"]
 
 
 def _by_grpc(site, signature, inputs):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "realm"
-    request.model_spec.signature_name = signature
-    for name, texts in inputs.items():
-        array = np.array([each.encode() for each in texts], object)
-        request.inputs[name].CopyFrom(encode_tensor(array))
+    request = predict_request(*inputs["question"], signature=signature)
+    if "filter" in inputs:
+        request.inputs["filter"].CopyFrom(
+            tf.make_tensor_proto(inputs["filter"], tf.string)
+        )
     with grpc.insecure_channel(site.target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         try:
@@ -103,15 +100,9 @@ def _by_grpc(site, signature, inputs):
 
 
 def _by_rest(site, signature, inputs):
-    request = urllib.request.Request(
-        f"{site.rest_url}/v1/models/realm:predict",
-        json.dumps({"signature_name": signature, "inputs": inputs}).encode(),
-        {"authorization": f"Bearer {PART}"},
-    )
-    try:
-        return urllib.request.urlopen(request).read()
-    except urllib.error.HTTPError as error:
-        return error.read()
+    body = json.dumps({"signature_name": signature, "inputs": inputs})
+    headers = {"authorization": f"Bearer {PART}"}
+    return Client(site).call("POST", PREDICT, body, headers)[2]
 
 
 _conditions = st.one_of(

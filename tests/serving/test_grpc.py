@@ -62,6 +62,35 @@ def test_output_filter_and_version_are_honoured(stub):
     assert list(response.outputs) == ["block_id"]
 
 
+@pytest.mark.parametrize(
+    "changes, code, message",
+    [
+        ({"model": "other"}, "NOT_FOUND", r"Latest\(other\)"),
+        ({"model": ""}, "INVALID_ARGUMENT", "no name specified"),
+        ({"version": 7}, "NOT_FOUND", r"Specific\(realm, 7\)"),
+        ({"label": "a"}, "INVALID_ARGUMENT", "knows no version labels"),
+        ({"signature": "nope"}, "FAILED_PRECONDITION", '"nope" not found'),
+        ({"num_rows": 129}, "INVALID_ARGUMENT", "has 129 rows, more than"),
+        ({"shape": [-1]}, "INVALID_ARGUMENT", "not fully known"),
+        ({"shape": [1 << 40]}, "INVALID_ARGUMENT", "which were not sent"),
+        ({"shape": [1, 1]}, "INVALID_ARGUMENT", "must be string of shape"),
+        ({"shape": [1] * 40}, "INVALID_ARGUMENT", "must be string of shape"),
+        ({"shape": [1] * 100}, "INVALID_ARGUMENT", "tensor parsing error"),
+        ({"num_bytes": 65 << 20}, "RESOURCE_EXHAUSTED", "larger than max"),
+    ],
+)
+def test_requests_that_are_refused(stub, changes, code, message):
+    changes = dict(changes)
+    shape = changes.pop("shape", None)
+    texts = ["w" * changes.pop("num_bytes", 3)] * changes.pop("num_rows", 1)
+    request = predict_request(*texts, **changes)
+    if shape:
+        del request.inputs["question"].tensor_shape.dim[:]
+        for size in shape:
+            request.inputs["question"].tensor_shape.dim.add(size=size)
+    assert_refused(stub.Predict, request, code, message)
+
+
 def test_long_questions_are_cut_before_they_are_read(stub):
     # A megabyte each would take gigabytes to tokenise.
     questions = ["x" * (1 << 20)] * 20 + ["where is the Eiffel Tower?"]

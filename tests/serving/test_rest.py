@@ -245,10 +245,22 @@ def test_answers_are_packed_and_requests_are_not(client):
     assert "'gzip' is not supported" in json.loads(answer)["error"]
 
 
-def test_time_runs_out(serve, fake_servable):
-    fake_servable.error = RequestError(grpc.StatusCode.DEADLINE_EXCEEDED, "x")
+@pytest.mark.parametrize(
+    "error, status, message",
+    [
+        (RequestError(grpc.StatusCode.DEADLINE_EXCEEDED, "late"), 504, "late"),
+        (ZeroDivisionError(), 500, "Internal error; "),
+    ],
+)
+def test_a_run_that_fails(serve, fake_servable, error, status, message):
+    fake_servable.error = error
     fake_servable.let_go.set()
-    assert serve().post({"inputs": ["?"]}) == (504, {"error": "x"})
+    client = serve()
+    answered, document = client.post({"inputs": ["?"]})
+    assert answered == status
+    assert document["error"].startswith(message)
+    # It is not the end.
+    assert client.get("/v1/models/realm")[0] == 200
 
 
 def test_about_says_what_the_page_shows(serve, fake_servable):

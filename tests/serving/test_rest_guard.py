@@ -181,13 +181,3 @@ def test_probes(serve_fake):
     status, body = client.post({"inputs": ["?"]})
     assert status == 503
     assert "is stopping" in body["error"]
-
-
-def test_a_defect_is_an_error_and_not_the_end(serve, fake_servable):
-    fake_servable.error = ZeroDivisionError()
-    fake_servable.let_go.set()
-    client = serve()
-    status, document = client.post({"inputs": ["?"]})
-    assert status == 500
-    assert document["error"].startswith("Internal error; ")
-    assert client.get("/v1/models/realm")[0] == 200

@@ -95,7 +95,7 @@ def test_tls_files_are_checked(certificates, saved_model, tmp_path):
             saved_model=saved_model, rest_port=0, grpc_port=0, **files
         ).check()
 
-    check(ca=certificates / "ca.pem")
+    check(ca=certificates / "client.pem")
     (tmp_path / "ca.pem").write_text("nothing")
     for wrong in (
         {"key": "client"},
@@ -194,7 +194,7 @@ def test_rest_wants_the_same_key(locked, read_log):
 
 def channel_credentials(certificates, client=None):
     return grpc.ssl_channel_credentials(
-        (certificates / "ca.pem").read_bytes(),
+        (certificates / "server.pem").read_bytes(),
         client and (certificates / f"{client}.key").read_bytes(),
         client and (certificates / f"{client}.pem").read_bytes(),
     )
@@ -219,7 +219,7 @@ def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
     assert running.rest_url.startswith("https://127.0.0.1:")
     url = running.rest_url.replace("127.0.0.1", "localhost")
-    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context = ssl.create_default_context(cafile=certificates / "server.pem")
     assert get(f"{url}/v1/models/realm", context=context)[0] == 200
     # Of a probe, which checks no certificate.
     unchecked = ssl._create_unverified_context()
@@ -232,7 +232,9 @@ def test_clients_without_a_certificate_are_turned_away(
     serve_fake, fake_servable, certificates
 ):
     fake_servable.let_go.set()
-    running = serve_fake(**tls_files(certificates, ca=certificates / "ca.pem"))
+    running = serve_fake(
+        **tls_files(certificates, ca=certificates / "client.pem")
+    )
     credentials = channel_credentials(certificates, client="client")
     with secure_channel(running, credentials) as channel:
         assert predict(channel) == [b"x"]
@@ -244,7 +246,7 @@ def test_clients_without_a_certificate_are_turned_away(
         predict(channel)
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
     url = running.rest_url.replace("127.0.0.1", "localhost")
-    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context = ssl.create_default_context(cafile=certificates / "server.pem")
     # With TLS 1.3 a client learns of it only when it reads.
     with pytest.raises((urllib.error.URLError, ssl.SSLError, OSError)):
         get(f"{url}/v1/models/realm", context=context)
@@ -257,15 +259,15 @@ def test_clients_without_a_certificate_are_turned_away(
 def test_our_client_over_tls_with_a_key(
     saved_model, certificates, key_file, tmp_path, capsys
 ):
-    ca, own = (str(certificates / name) for name in ("ca.pem", "client.pem"))
-    own = own, str(certificates / "client.key")
+    ca = str(certificates / "server.pem")
+    own = tuple(str(certificates / f"client.{end}") for end in ("pem", "key"))
     wrong = tmp_path / "wrong"
     wrong.write_text(f"{OLD}x\n")
     with server.start(
         saved_model,
         host="localhost",
         api_key_file=key_file,
-        **tls_files(certificates, ca=ca),
+        **tls_files(certificates, ca=own[0]),
     ) as running:
         command = ["ask", "who wrote Frankenstein?", "--server"]
         command += [running.target, "--tls-ca", ca, "--tls-client", *own]
@@ -299,7 +301,7 @@ def test_certificates_that_cannot_be_used(certificates, key):
     with pytest.raises(InputError, match="cannot be used for TLS") as caught:
         RealmClient(
             "localhost:1",
-            tls_ca=str(certificates / "ca.pem"),
+            tls_ca=str(certificates / "server.pem"),
             tls_client=(chain, str(certificates / key)),
         )
     assert chain in str(caught.value)

@@ -69,15 +69,8 @@ def test_the_model_is_the_one_that_clients_ask_for(server):
 
 def test_batches_hold_what_the_client_sends():
     text = (FOLDER / "batching_parameters.txt").read_text()
-    found = re.findall(r"(\w+) \{ value: (\d+) \}", text)
-    parameters = {name: int(value) for name, value in found}
-    assert parameters == {
-        "max_batch_size": 32,
-        "batch_timeout_micros": 2000,
-        "num_batch_threads": 2,
-        "max_enqueued_batches": 64,
-    }
-    assert parameters["max_batch_size"] >= client.BATCH_SIZE
+    (most,) = re.findall(r"max_batch_size \{ value: (\d+) \}", text)
+    assert int(most) >= client.BATCH_SIZE
 
 
 def test_prometheus_looks_where_the_metrics_are(compose, server):
