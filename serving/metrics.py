@@ -11,12 +11,14 @@ References:
     form of names: tensorflow_serving/util/prometheus_exporter.cc.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import logging
 import re
 import secrets
+from collections.abc import Iterator
 
 import prometheus_client
 
@@ -219,6 +221,20 @@ def log_request(record: RequestRecord, *, log_questions: bool) -> None:
 def log_event(event: str, **fields) -> None:
     """Writes the line of a model's event; see `versions.Versions`."""
     _log("model", {"event": event, **fields})
+
+
+@contextlib.contextmanager
+def logged_to_stderr() -> Iterator[None]:
+    """Writes the log to stderr, and nowhere else."""
+    handler = logging.StreamHandler()
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        LOGGER.propagate = True
+        LOGGER.removeHandler(handler)
 
 
 def _log(kind: str, fields: dict) -> None:

@@ -187,10 +187,12 @@ def serve_until_signal(options: ServerOptions) -> None:
     # It writes a traceback for every message that is no protobuf, between the
     # lines of the log.
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
-    metrics.LOGGER.addHandler(logging.StreamHandler())
-    metrics.LOGGER.setLevel(logging.INFO)
-    metrics.LOGGER.propagate = False
     memory.keep_imports()
+    with metrics.logged_to_stderr():
+        _serve_until_signal(options)
+
+
+def _serve_until_signal(options):
     running = RunningServer(options)
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
