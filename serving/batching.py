@@ -1,6 +1,6 @@
 """Merges concurrent requests: a model answers a batch faster than its parts.
 
-Requests of one signature whose inputs agree in all but the first dimension
+Requests of one signature whose inputs are vectors, as those of a REALM export,
 are concatenated, run once and split again. A thread takes a batch when the batch
 is full or its first request has waited long enough.
 """
@@ -41,7 +41,7 @@ class BatchingServable:
     """A servable that merges concurrent requests.
 
     Has a servable's interface; closing it closes the servable. Requests
-    without rows are batches of their own.
+    without rows, or with inputs of another rank, are batches of their own.
 
     Args:
         servable: `SavedModelServable`.
@@ -102,12 +102,8 @@ class BatchingServable:
         )
         now = time.monotonic()
         rows = _count_rows(inputs)
-        shapes = (inputs[name].shape[1:] for name in sorted(inputs))
         # Nothing else equals a new object.
-        key = (
-            signature or signatures.DEFAULT,
-            *(shapes if rows else [object()]),
-        )
+        key = (signature or signatures.DEFAULT, None if rows else object())
         task = _Task(key, inputs, rows, now, now + timeout_seconds)
         with self._changed:
             if self._closed:
@@ -221,12 +217,12 @@ class BatchingServable:
 
 
 def _count_rows(inputs: Mapping[str, np.ndarray]) -> int:
-    """The size of a request's batch dimension; 0 if an input has none.
+    """The size of a request's batch; 0 if its inputs are no vectors.
 
     Raises:
         RequestError: if the inputs' sizes differ.
     """
-    sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
+    sizes = {len(array) if array.ndim == 1 else 0 for array in inputs.values()}
     if len(sizes) > 1:
         raise invalid(
             "Batching Run() input tensors must have equal 0th-dimension size"

@@ -303,7 +303,13 @@ class RealmClient:
         request.model_spec.name = self.model
         request.model_spec.signature_name = signature
         for name, texts in inputs.items():
-            request.inputs.add(key=name, value=encode_strings(texts))
+            tensor = request.inputs.add(key=name).value
+            tensor.dtype = _DT_STRING
+            tensor.tensor_shape.dim.add(size=len(texts))
+            # UTF-8 has no lone surrogates.
+            tensor.string_val.extend(
+                t.encode("utf-8", "replace") for t in texts
+            )
         try:
             response = self._channel.unary_unary(_PREDICT)(
                 request.SerializeToString(),
@@ -413,22 +419,6 @@ def _build_messages() -> types.SimpleNamespace:
 
 
 wire = _build_messages()
-
-
-def encode_strings(texts: list[str]):
-    """A one-dimensional string tensor.
-
-    Args:
-        texts: list of str. A lone surrogate, which UTF-8 cannot encode,
-            becomes a question mark.
-
-    Returns:
-        `wire.Tensor` of shape `(len(texts),)`.
-    """
-    tensor = wire.Tensor(dtype=_DT_STRING)
-    tensor.tensor_shape.dim.add(size=len(texts))
-    tensor.string_val.extend(t.encode("utf-8", "replace") for t in texts)
-    return tensor
 
 
 def decode_tensor(tensor):

@@ -53,19 +53,11 @@ def _answering(method):
         headers = dict(context.invocation_metadata())
         request_id = choose_request_id(headers.get(REQUEST_ID_HEADER))
         context.set_trailing_metadata(((REQUEST_ID_HEADER, request_id),))
+        record = RequestRecord(
+            method.__name__, ENTRYPOINT, request.model_spec.name, request_id
+        )
         try:
-            record = RequestRecord(
-                method.__name__,
-                ENTRYPOINT,
-                request.model_spec.name,
-                request_id,
-                required_filter=self._handler.check_key(
-                    headers,
-                    method=method.__name__,
-                    entrypoint=ENTRYPOINT,
-                    peer=context.peer(),
-                ),
-            )
+            self._handler.check_key(headers, record, context.peer())
             with self._handler.recorded(record):
                 return method(self, request, context, record)
         except RequestError as error:

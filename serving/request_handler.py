@@ -143,37 +143,28 @@ class RequestHandler:
         return self.versions.current is not None and not self.is_draining
 
     def check_key(
-        self,
-        headers: Mapping[str, str],
-        *,
-        method: str,
-        entrypoint: str,
-        peer: str,
-    ) -> str:
+        self, headers: Mapping[str, str], record: RequestRecord, peer: str
+    ) -> None:
         """Refuses, counts and logs a request without a key that is accepted.
 
         Args:
             headers: mapping of lower-case name to value.
-            method: str. As of `RequestRecord`.
-            entrypoint: str. As of `RequestRecord`.
-            peer: str. The client's address.
-
-        Returns:
-            str, the filter of what the key may see; `""` for everything.
+            record: `RequestRecord`. Gets the filter of what the key may see.
+            peer: str. The client's address, for the log.
 
         Raises:
             RequestError: UNAUTHENTICATED.
         """
         if not self._api_keys:
-            return ""
+            return
         key = key_of(headers, self._api_keys)
-        if key is not None:
-            return self._api_keys[key]
-        self.metrics.refused_keys.labels(entrypoint).inc()
-        code = grpc.StatusCode.UNAUTHENTICATED
-        record = RequestRecord(method, entrypoint, peer=peer, status=code.name)
-        log_request(record, log_questions=False)
-        raise RequestError(code, _NO_KEY)
+        if key is None:
+            self.metrics.refused_keys.labels(record.entrypoint).inc()
+            code = grpc.StatusCode.UNAUTHENTICATED
+            record.status, record.peer = code.name, peer
+            log_request(record, log_questions=False)
+            raise RequestError(code, _NO_KEY)
+        record.required_filter = self._api_keys[key]
 
     @contextlib.contextmanager
     def recorded(self, record: RequestRecord) -> Iterator[None]:

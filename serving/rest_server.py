@@ -106,12 +106,6 @@ _OF_CARD = (
     "example_titles",
     "fields",
 )
-_OF_DOCUMENTS = ("example_questions", "example_titles")
-# uvicorn's own log, beside ours: only what is a defect.
-_LOG_LEVEL = "error"
-# A connection on which nothing moves for so long, and no request is being
-# answered, is closed; our choice.
-_STALL_SECONDS = 20.0
 
 
 def _on_request_error(request: Request, error: RequestError) -> Response:
@@ -124,12 +118,9 @@ def _on_request_error(request: Request, error: RequestError) -> Response:
 
 
 def _on_http_error(request: Request, error: HTTPException) -> Response:
-    message = error.detail
-    if error.status_code in (404, 405):
-        path = request.scope["raw_path"].decode("latin-1")
-        message = f"Malformed request: {request.method} {path}"
+    path = request.scope["raw_path"].decode("latin-1")
     return Answer(
-        {"error": message},
+        {"error": f"Malformed request: {request.method} {path}"},
         status_code=error.status_code,
         headers=error.headers,
     )
@@ -264,20 +255,15 @@ class RestApi:
 
     async def models(self, request: Request) -> Response:
         """Status, metadata and predict."""
-        required_filter = self._check_access(request)
+        record = self._check_access(request)
         sent = request.scope["raw_path"].decode("latin-1")
         match = _PATH.fullmatch(sent)
         verb = match and (match[3] or match[4])
         posted = request.method == "POST"
         if match is None or posted != (verb not in (None, "metadata")):
             raise invalid(f"Malformed request: {request.method} {sent}")
-        record = RequestRecord(
-            _METHODS.get(verb) or verb.capitalize(),
-            _ENTRYPOINT,
-            unquote(match[1]),
-            request.state.request_id,
-            required_filter=required_filter,
-        )
+        record.method = _METHODS.get(verb) or verb.capitalize()
+        record.model = unquote(match[1])
         version = None if match[2] is None else int(match[2])
         with self._handler.recorded(record):
             if not posted:
@@ -307,12 +293,12 @@ class RestApi:
 
     async def about(self, request: Request) -> Response:
         """What the page says about the model."""
-        is_restricted = bool(self._check_access(request))
+        is_restricted = bool(self._check_access(request).required_filter)
         with self._handler.versions.use(MODEL_NAME) as (version, servable):
             facts = {
                 key: servable.card.get(key)
                 for key in _OF_CARD
-                if not (is_restricted and key in _OF_DOCUMENTS)
+                if not (is_restricted and key.startswith("example_"))
             }
         return Answer({"model": MODEL_NAME, "version": version, **facts})
 
@@ -322,15 +308,16 @@ class RestApi:
             function, *arguments, limiter=self._threads
         )
 
-    def _check_access(self, request: Request) -> str:
-        """Of all but the probes and the page's own files; gives the filter of
-        what may be seen."""
-        return self._handler.check_key(
-            request.headers,
-            method=f"{request.method} {request.url.path}",
-            entrypoint=_ENTRYPOINT,
-            peer=request.client.host if request.client else "",
+    def _check_access(self, request: Request) -> RequestRecord:
+        """Of all but the probes and the page's own files."""
+        record = RequestRecord(
+            f"{request.method} {request.url.path}",
+            _ENTRYPOINT,
+            request_id=request.state.request_id,
         )
+        peer = request.client.host if request.client else ""
+        self._handler.check_key(request.headers, record, peer)
+        return record
 
     def _describe(self, record, version, verb) -> Response:
         """Status or metadata."""
@@ -365,7 +352,8 @@ class _Protocol(H11Protocol):
     """Closes connections that stall; uvicorn waits for ever for a request's
     first and last bytes, and for a client to read its answer."""
 
-    stall_seconds = _STALL_SECONDS
+    # Without movement and without a request that is being answered; our choice.
+    stall_seconds = 20.0
 
     def connection_made(self, transport) -> None:
         super().connection_made(transport)
@@ -409,7 +397,8 @@ class RestServer:
             RestApi(handler).app(),
             http=_Protocol,
             log_config=None,
-            log_level=_LOG_LEVEL,
+            # Beside our log, only what is a defect.
+            log_level="error",
             access_log=False,
             lifespan="off",
             ws="none",

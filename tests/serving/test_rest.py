@@ -81,12 +81,6 @@ def test_names_and_versions(client, choice):
     "path, body, status, words",
     [
         (
-            "/v1/models/other:predict",
-            {"instances": ["x"]},
-            404,
-            "Servable not found for request: Latest(other)",
-        ),
-        (
             "/v1/models/realm/versions/9:predict",
             {"instances": ["x"]},
             404,
@@ -121,7 +115,6 @@ def test_names_and_versions(client, choice):
             400,
             "type bool where int32 was expected",
         ),
-        (PREDICT, {"inputs": ["x"] * 129}, 400, "has 129 rows, more than"),
         ("/v1/models/realm:classify", {}, 501, "takes tf.Examples"),
     ],
 )

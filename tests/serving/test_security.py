@@ -18,7 +18,6 @@ from realm_tf.serving.access import key_of
 from realm_tf.serving.access import read_api_keys
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
-from realm_tf.serving.options import ServerOptions
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
 
@@ -77,33 +76,10 @@ def test_mistakes_in_a_key_file(tmp_path, content, message):
     assert "short" not in str(caught.value).replace("too short", "")
 
 
-def tls_files(certificates, certificate="server", key="server", ca=None):
+def tls_files(certificates, **options):
     """The options of TLS."""
-    return {
-        "tls": (
-            str(certificates / f"{certificate}.pem"),
-            str(certificates / f"{key}.key"),
-        ),
-        "tls_client_ca": ca and str(ca),
-    }
-
-
-def test_tls_files_are_checked(certificates, saved_model, tmp_path):
-    def check(**options):
-        files = tls_files(certificates, **options)
-        ServerOptions(
-            saved_model=saved_model, rest_port=0, grpc_port=0, **files
-        ).check()
-
-    check(ca=certificates / "client.pem")
-    (tmp_path / "ca.pem").write_text("nothing")
-    for wrong in (
-        {"key": "client"},
-        {"certificate": "none"},
-        {"ca": tmp_path / "ca.pem"},
-    ):
-        with pytest.raises(InputError, match="cannot be used for TLS"):
-            check(**wrong)
+    files = (str(certificates / f"server.{end}") for end in ("pem", "key"))
+    return {"tls": tuple(files), **options}
 
 
 def predict(channel, **options):
@@ -192,24 +168,12 @@ def test_rest_wants_the_same_key(locked, read_log):
     assert refused[0]["peer"] == "127.0.0.1"
 
 
-def channel_credentials(certificates, client=None):
-    return grpc.ssl_channel_credentials(
-        (certificates / "server.pem").read_bytes(),
-        client and (certificates / f"{client}.key").read_bytes(),
-        client and (certificates / f"{client}.pem").read_bytes(),
-    )
-
-
-def secure_channel(running, credentials):
-    target = f"localhost:{running.target.rpartition(':')[2]}"
-    return grpc.secure_channel(target, credentials)
-
-
 def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
     fake_servable.let_go.set()
-    running = serve_fake(**tls_files(certificates))
-    credentials = channel_credentials(certificates)
-    with secure_channel(running, credentials) as channel:
+    running = serve_fake(host="localhost", **tls_files(certificates))
+    trusted = certificates / "server.pem"
+    credentials = grpc.ssl_channel_credentials(trusted.read_bytes())
+    with grpc.secure_channel(running.target, credentials) as channel:
         assert predict(channel) == [b"x"]
     with (
         grpc.insecure_channel(running.target) as channel,
@@ -219,7 +183,7 @@ def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
     assert running.rest_url.startswith("https://127.0.0.1:")
     url = running.rest_url.replace("127.0.0.1", "localhost")
-    context = ssl.create_default_context(cafile=certificates / "server.pem")
+    context = ssl.create_default_context(cafile=trusted)
     assert get(f"{url}/v1/models/realm", context=context)[0] == 200
     # Of a probe, which checks no certificate.
     unchecked = ssl._create_unverified_context()
@@ -228,31 +192,17 @@ def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
         get(f"{url}/v1/models/realm", context=ssl.create_default_context())
 
 
-def test_clients_without_a_certificate_are_turned_away(
-    serve_fake, fake_servable, certificates
+def test_rest_clients_without_a_certificate_are_turned_away(
+    serve_fake, certificates
 ):
-    fake_servable.let_go.set()
-    running = serve_fake(
-        **tls_files(certificates, ca=certificates / "client.pem")
-    )
-    credentials = channel_credentials(certificates, client="client")
-    with secure_channel(running, credentials) as channel:
-        assert predict(channel) == [b"x"]
-    credentials = channel_credentials(certificates)
-    with (
-        secure_channel(running, credentials) as channel,
-        pytest.raises(grpc.RpcError) as caught,
-    ):
-        predict(channel)
-    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    ca = str(certificates / "client.pem")
+    running = serve_fake(**tls_files(certificates, tls_client_ca=ca))
     url = running.rest_url.replace("127.0.0.1", "localhost")
     context = ssl.create_default_context(cafile=certificates / "server.pem")
     # With TLS 1.3 a client learns of it only when it reads.
     with pytest.raises((urllib.error.URLError, ssl.SSLError, OSError)):
         get(f"{url}/v1/models/realm", context=context)
-    context.load_cert_chain(
-        certificates / "client.pem", certificates / "client.key"
-    )
+    context.load_cert_chain(ca, certificates / "client.key")
     assert get(f"{url}/v1/models/realm", context=context)[0] == 200
 
 
@@ -267,7 +217,7 @@ def test_our_client_over_tls_with_a_key(
         saved_model,
         host="localhost",
         api_key_file=key_file,
-        **tls_files(certificates, ca=own[0]),
+        **tls_files(certificates, tls_client_ca=own[0]),
     ) as running:
         command = ["ask", "who wrote Frankenstein?", "--server"]
         command += [running.target, "--tls-ca", ca, "--tls-client", *own]

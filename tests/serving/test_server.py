@@ -124,7 +124,11 @@ def test_a_taken_port_is_refused_on_one_line(
         (["--saved-model", "{absent}"], "{absent} does not exist"),
         (["--host", ""], "--host is empty"),
         (["--tls-client-ca", "x"], "--tls-client-ca needs --tls"),
-        (["--tls", "{absent}", "{absent}"], "cannot be used"),
+        (["--tls", "{absent}", "{absent}"], "cannot be used for TLS"),
+        (
+            ["--tls", __file__, __file__, "--tls-client-ca", "{absent}"],
+            "{absent} cannot be used for TLS",
+        ),
         (["--api-key-file", "{absent}"], "--api-key-file {absent}"),
         (["--max-pending", "0"], "--max-pending is 0"),
         (["--max-merged-size", "-1"], "--max-merged-size is -1"),
