@@ -105,7 +105,7 @@ def restricted(request, filter: str, signature_defs: Mapping):
     """The request that finds no block outside of a filter.
 
     Args:
-        request: `PredictRequest`, its inputs as they are run.
+        request: `PredictRequest` that fits its signature.
         filter: str. What must hold of every block, whatever is asked for.
         signature_defs: mapping. Name to `SignatureDef` of the model.
 
@@ -113,8 +113,7 @@ def restricted(request, filter: str, signature_defs: Mapping):
         `PredictRequest` of the signature that takes a filter.
 
     Raises:
-        RequestError: PERMISSION_DENIED, if there is none; INVALID_ARGUMENT, if
-            the filter of the request is no text.
+        RequestError: PERMISSION_DENIED, if there is none.
     """
     name = request.signature or signatures.DEFAULT
     if name in signatures.WITHOUT_BLOCKS:
@@ -133,11 +132,6 @@ def restricted(request, filter: str, signature_defs: Mapping):
     sizes = [len(array) for array in request.inputs.values() if array.ndim]
     if own is None:
         own = np.full(max(sizes, default=0), b"", object)
-    elif own.dtype != object:
-        raise RequestError(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f"input {signatures.FILTER} must be string, not {own.dtype}.",
-        )
     # All conditions must hold, so that no other can take this one back.
     both = [filter.encode() + b";" + each for each in own.ravel()]
     both = np.array(both, dtype=object).reshape(own.shape)

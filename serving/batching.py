@@ -71,6 +71,7 @@ class BatchingServable:
         self.directory = servable.directory
         self.signature_defs = servable.signature_defs
         self.card = servable.card
+        self.check = servable.check
         self.warm_up = servable.warm_up
         # In the order in which they came.
         self._waiting: list[_Task] = []
@@ -88,18 +89,9 @@ class BatchingServable:
         inputs: Mapping[str, np.ndarray],
         *,
         signature: str = "",
-        output_filter: tuple[str, ...] = (),
         timeout_seconds: float,
     ) -> dict[str, np.ndarray]:
-        """Runs a signature; any number of threads may do so at once.
-
-        As `SavedModelServable.run`, but of the outputs only those in
-        `output_filter`, if it names any.
-        """
-        # Before it is queued: its mistakes must not fail other requests.
-        self.servable.check(
-            inputs, signature=signature, output_filter=output_filter
-        )
+        """Runs a signature, as `SavedModelServable.run`."""
         now = time.monotonic()
         rows = _count_rows(inputs)
         # Nothing else equals a new object.
@@ -111,7 +103,7 @@ class BatchingServable:
             self._waiting.append(task)
             self._changed.notify_all()
         try:
-            outputs = task.outputs.result(timeout_seconds)
+            return task.outputs.result(timeout_seconds)
         except TimeoutError as error:
             with self._changed:
                 if task in self._waiting:
@@ -119,7 +111,6 @@ class BatchingServable:
             raise RequestError(
                 grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded."
             ) from error
-        return {name: outputs[name] for name in output_filter or outputs}
 
     def close(self) -> None:
         """Closes the servable; what waits is cancelled, and what runs with it."""

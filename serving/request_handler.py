@@ -122,6 +122,12 @@ class RequestHandler:
             )
             if self.options.log_questions:
                 record.questions = _texts(request.inputs)
+            # Before it is one of a batch: its mistakes must not fail others.
+            servable.check(
+                request.inputs,
+                signature=request.signature,
+                output_filter=request.output_filter,
+            )
             if record.required_filter:
                 request = restricted(
                     request, record.required_filter, servable.signature_defs
@@ -129,10 +135,10 @@ class RequestHandler:
             outputs = servable.run(
                 request.inputs,
                 signature=request.signature,
-                output_filter=request.output_filter,
                 timeout_seconds=started + timeout_seconds - time.monotonic(),
             )
-        return request, outputs
+        wanted = request.output_filter or outputs
+        return request, {name: outputs[name] for name in wanted}
 
     def render_metrics(self) -> tuple[bytes, str]:
         """All metrics in Prometheus' text form and their content type."""

@@ -102,16 +102,13 @@ class SavedModelServable:
         *,
         signature: str = "",
         output_filter: Iterable[str] = (),
-    ):
+    ) -> None:
         """Refuses a request that does not fit its signature.
 
         Args:
             inputs: as in `run`.
             signature: as in `run`.
             output_filter: names of the outputs wanted. Defaults to all.
-
-        Returns:
-            `SignatureDef`.
 
         Raises:
             RequestError: if the request does not fit the signature.
@@ -146,7 +143,6 @@ class SavedModelServable:
                     "Outputs expected to be in the set "
                     f"{_names(definition.outputs)}."
                 )
-        return definition
 
     def run(
         self,

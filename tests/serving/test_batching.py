@@ -26,8 +26,7 @@ class Doubling:
         self.closed = False
 
     def check(self, inputs, *, signature="", output_filter=()):
-        if list(inputs) != ["x"]:
-            raise RequestError(grpc.StatusCode.INVALID_ARGUMENT, "inputs")
+        pass
 
     def warm_up(self):
         pass

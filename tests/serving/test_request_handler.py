@@ -64,14 +64,6 @@ def test_what_is_found_for_a_key_that_sees_a_part(
     assert found.inputs["question"] is inputs["question"]
 
 
-def test_a_filter_that_is_no_text_is_refused():
-    inputs = {**QUESTIONS, "filter": np.array([1, 2])}
-    request = PredictRequest(inputs, FILTERED[0])
-    with pytest.raises(RequestError, match="filter must be string") as caught:
-        restricted(request, "t=x", _definitions(*NAMES, *FILTERED))
-    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
-
-
 def test_what_finds_nothing_is_open_to_every_key():
     for name in ("embed_query", "embed_block"):
         request = PredictRequest(QUESTIONS, name)

@@ -177,6 +177,9 @@ class Servable:
         assert name == MODEL_NAME
         yield self.version, self
 
+    def check(self, inputs, **arguments):
+        pass
+
     def run(self, inputs, **arguments):
         (question,) = inputs["question"]
         self.filters.extend(inputs.get("filter", []))
