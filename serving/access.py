@@ -73,24 +73,19 @@ def read_api_keys(path: str) -> dict[str, str]:
         key, _, filter = line.strip().partition(" ")
         if not key or key.startswith("#"):
             continue
-        printable = key.isascii() and key.isprintable()
-        if len(key) < MIN_KEY_LENGTH or not printable:
+        is_new_key = (
+            len(key) >= MIN_KEY_LENGTH
+            and key.isascii()
+            and key.isprintable()
+            and key not in keys
+        )
+        if not is_new_key or (filter.strip() and not _FILTER.fullmatch(filter)):
             # Never the key itself: errors end up in logs.
             raise InputError(
-                f"--api-key-file {path}, line {number} is no key: expected "
-                f"at least {MIN_KEY_LENGTH} printable ASCII characters "
-                "without spaces, such as `openssl rand -hex 32` makes."
-            )
-        if filter.strip() and not _FILTER.fullmatch(filter):
-            raise InputError(
-                f"--api-key-file {path}, line {number}: what follows the key is "
-                f"no filter: {filter.strip()!r}; expected conditions such as "
-                "tags=hr;date>=2024."
-            )
-        if key in keys:
-            raise InputError(
-                f"--api-key-file {path}, line {number}: this key stands there "
-                "before, and only one of its filters would hold: remove one."
+                f"--api-key-file {path}, line {number}: expected at least "
+                f"{MIN_KEY_LENGTH} printable ASCII characters that stand in no "
+                "line before, such as `openssl rand -hex 32` makes, and after "
+                "a space nothing or a filter such as tags=hr;date>=2024."
             )
         keys[key] = filter.strip()
     if not keys:

@@ -34,7 +34,6 @@ UNKNOWN_MODEL = "(unknown)"
 _MICROSECONDS = 1e6
 # Scale 10, growth 1.8, 33 buckets: to about 20 minutes.
 _LATENCY_BUCKETS = [10 * 1.8**power for power in range(33)]
-_ROW_BUCKETS = [2**power for power in range(11)]
 _COUNT_NAME = ":tensorflow:serving:request_count"
 
 
@@ -66,7 +65,7 @@ class ServingMetrics:
         self._batch_rows = prometheus_client.Histogram(
             "realm_batch_rows",
             "Rows (questions) that were run as one.",
-            buckets=_ROW_BUCKETS,
+            buckets=[2**power for power in range(11)],
             **own,
         )
         self._batch_wait = prometheus_client.Histogram(

@@ -49,9 +49,6 @@ def _evidence(answer: Answer) -> Text:
     """The sentence with the answer marked in it."""
     text = _printable(answer.text)
     start, limit = answer.start, answer.limit
-    if not 0 <= start < limit <= len(text):
-        cut = text[:_MAX_SENTENCE_LENGTH]
-        return Text(cut + ("…" if len(cut) < len(text) else ""))
     first, last = sentence_around(text, start, limit)
     # Cut inside a sentence, and not at its end?
     before = "…" if first and not text[first - 1].isspace() else ""

@@ -236,10 +236,8 @@ class RestApi:
         return response
 
     def _is_allowed(self, host: str) -> bool:
-        if not host:
-            return True
         try:
-            name = urlsplit(f"//{host}").hostname or ""
+            name = urlsplit(f"//{host}").hostname or "localhost"
             if name in self._hosts:
                 return True
             ipaddress.ip_address(name)

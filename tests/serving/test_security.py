@@ -59,12 +59,15 @@ def test_keys_of_a_file(key_file, headers, accepted):
     [
         (b"", "holds no key"),
         (b"# only words\n", "holds no key"),
-        (f"{OLD}\nshort".encode(), "line 2 is no key"),
-        (b"with spaces in between", "line 1 is no key"),
-        (f"{OLD} in between".encode(), "line 1: what follows the key is no"),
-        (f"{OLD} a=b; c".encode(), "line 1: what follows the key is no"),
-        ("schlüssel-schlüssel".encode(), "line 1 is no key"),
-        (f"{OLD} a=b\n{NEW}\n{OLD}".encode(), "line 3: this key stands there"),
+        (f"{OLD}\nshort".encode(), "line 2: expected at least 16 printable"),
+        (b"with spaces in between", "line 1: expected"),
+        (f"{OLD} in between".encode(), "line 1: expected .* a filter such as"),
+        (f"{OLD} a=b; c".encode(), "line 1: expected .* a filter such as"),
+        ("schlüssel-schlüssel".encode(), "line 1: expected"),
+        (
+            f"{OLD} a=b\n{NEW}\n{OLD}".encode(),
+            "line 3: .* stand in no line before",
+        ),
         (b"\xff" * 20, "cannot be read"),
     ],
 )
@@ -73,7 +76,7 @@ def test_mistakes_in_a_key_file(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         read_api_keys(str(path))
-    assert "short" not in str(caught.value).replace("too short", "")
+    assert "short" not in str(caught.value)
 
 
 def tls_files(certificates, **options):
