@@ -83,19 +83,7 @@ def _column(values):
     return tf.Variable(tf.constant(values, dtype))
 
 
-class SlowModule(tf.Module):
-    """A signature that takes as long as it is told to."""
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="steps")])
-    def slow(self, steps):
-        tf.debugging.assert_non_negative(steps, "steps are negative")
-        value = tf.ones([64, 64]) / 64.0
-        for _ in tf.range(steps):
-            value = tf.matmul(value, value)
-        return {"value": value[0, 0]}
-
-
-class AnswerModule(SlowModule):
+class AnswerModule(tf.Module):
     """Looks the case-folded question up and gathers the row's outputs."""
 
     def __init__(self, directory):
@@ -116,6 +104,15 @@ class AnswerModule(SlowModule):
         )
         self.columns = {name: _column(rows) for name, rows in ROWS.items()}
 
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="steps")])
+    def slow(self, steps):
+        """Takes as long as it has steps."""
+        tf.debugging.assert_non_negative(steps, "steps are negative")
+        value = tf.ones([64, 64]) / 64.0
+        for _ in tf.range(steps):
+            value = tf.matmul(value, value)
+        return {"value": value[0, 0]}
+
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string, name="question")]
     )
@@ -131,12 +128,6 @@ class AnswerModule(SlowModule):
 def rows():
     """What the model answers: output name to the values of its rows."""
     return ROWS
-
-
-@pytest.fixture(scope="session")
-def slow_module():
-    """The class of a module with the signature `slow`."""
-    return SlowModule
 
 
 @pytest.fixture(scope="session")

@@ -121,31 +121,20 @@ def test_a_file_is_answered(
     assert "exists already" in fails(capsys, option, where, *arguments)
 
 
-def test_files_that_are_none(tmp_path, capsys):
-    output = str(tmp_path / "out.jsonl")
-    missing, binary, empty = (tmp_path / name for name in "abc")
-    binary.write_bytes(b"\xff\xfe")
-    empty.write_text("\n")
-    for path, message in (
-        (missing, "does not exist"),
-        (binary, "not UTF-8 text"),
-        (tmp_path, ""),
-        (empty, "holds no question"),
-    ):
-        error = fails(capsys, "--questions", str(path), "--output", output)
-        assert str(path) in error and message in error
-    error = fails(
-        capsys, "--questions", str(empty), "--output", str(missing / "out")
-    )
-    assert f"directory {missing} does not exist" in error
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
         ([], "Expected either a question or --questions FILE"),
         (["q", "--questions", "f", "--output", "g"], "Expected either"),
         (["--questions", "f"], "--questions FILE needs --output FILE"),
+        (
+            ["--questions", __file__, "--output", "{absent}/out"],
+            "directory {absent} does not exist",
+        ),
+        (
+            ["--questions", "{absent}", "--output", "{absent}.jsonl"],
+            "{absent} does not exist",
+        ),
         (["q", "--server", "nohost"], "'nohost' is not an address"),
         (["q", "--server", "host:x"], "expected HOST:PORT"),
         (["q", "--timeout-seconds", "0"], "must be positive and finite"),

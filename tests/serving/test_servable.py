@@ -55,12 +55,6 @@ def test_runs_tables_variables_and_text_ops(servable):
             "question must be string of shape .*, received float32",
         ),
         (
-            {"question": np.array([[b"x"]], dtype=object)},
-            {},
-            "INVALID_ARGUMENT",
-            r"question must be string of shape \(None,\) .*of \(1, 1\)",
-        ),
-        (
             {"steps": np.array(-1, np.int32)},
             {"signature": "slow"},
             "INVALID_ARGUMENT",

@@ -15,9 +15,8 @@ class Script(grpc.GenericRpcHandler):
     Keeps what it was sent: (method, request bytes, metadata, seconds left).
     """
 
-    def __init__(self, *codes, respond=lambda method, request: b"", port=0):
+    def __init__(self, *codes, respond=lambda method, request: b""):
         self.codes = list(codes)
-        self.port = port
         self.respond = respond
         self.calls = []
 
@@ -40,7 +39,7 @@ class Script(grpc.GenericRpcHandler):
     def __enter__(self):
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         self._server.add_generic_rpc_handlers([self])
-        port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
         self.target = f"127.0.0.1:{port}"
         return self
