@@ -1,9 +1,4 @@
-"""Named tensors, and models filled from them by a mapping table.
-
-A table gives each tensor of a source its variable. Nothing is guessed: what
-the source has and the table lacks, or the other way round, is an error that
-names it.
-"""
+"""Named tensors, and models filled from them by a mapping table."""
 
 import dataclasses
 from collections.abc import Callable
@@ -167,7 +162,7 @@ def expand(
 
 
 def assign(model, mapping: dict, tensors: Tensors):
-    """Fills every variable of a model, from every tensor of a source.
+    """Fills every variable of a model from the tensors that a mapping names.
 
     A `POOLER` that the mapping does not name stays as it is.
 
@@ -183,21 +178,14 @@ def assign(model, mapping: dict, tensors: Tensors):
         tensors: `Tensors`.
 
     Raises:
-        InputError: if a tensor is missing, unknown, of another shape, not of
-            floating-point numbers, or holds a NaN or infinity.
+        InputError: if a tensor is missing, of another shape, not of
+            floating-point numbers, or contains a NaN or infinity.
     """
     source = tensors.source
-    names = set(tensors.names())
-    unknown = names - set(mapping)
-    if unknown:
-        raise InputError(
-            f"{source} has tensors that no part of the model takes: "
-            f"{_listed(unknown)}."
-        )
-    missing = set(mapping) - names
+    missing = set(mapping).difference(tensors.names())
     if missing:
         raise InputError(
-            f"{source} lacks tensors of the model: {_listed(missing)}."
+            f"{source} lacks tensors of the model: {listed(missing)}."
         )
     variables = variables_by_path(model)
     unfilled = set(variables) - {path for path, _ in mapping.values()}
@@ -241,6 +229,14 @@ def copy_weights(source, target):
         variable.assign(values[path])
 
 
+def have_equal_weights(model, other) -> bool:
+    """Whether two models of the same class have the same values."""
+    return model is other or all(
+        np.array_equal(a, b)
+        for a, b in zip(model.get_weights(), other.get_weights(), strict=True)
+    )
+
+
 def extract(model, mapping: dict) -> dict:
     """The inverse of `assign`: the values of a model's variables.
 
@@ -272,6 +268,7 @@ def _flat_shape(variable):
     return shape
 
 
-def _listed(names):
+def listed(names) -> str:
+    """Some names for a message, the first few of them and how many more."""
     first, rest = sorted(names)[:_MOST_LISTED], len(names) - _MOST_LISTED
     return ", ".join(first) + (f" and {rest} more" if rest > 0 else "")

@@ -11,7 +11,9 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.assignment import extract
+from realm_tf.checkpoints.assignment import have_equal_weights
 from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.source import Layout
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 
@@ -43,7 +45,7 @@ def write(model, directory: str, format: str) -> None:
     open_qa, tokenizer = loaded.model, loaded.tokenizer
     query, block = open_qa.query_embedder, open_qa.block_embedder
     towers = {"": query}
-    if not _are_equal(query, block):
+    if not have_equal_weights(query, block):
         towers = {"query_embedder": query, "block_embedder": block}
     for name, tower in towers.items():
         path = os.path.join(directory, name)
@@ -60,13 +62,6 @@ def write(model, directory: str, format: str) -> None:
     if format == KERAS_HUB:
         path = os.path.join(directory, "reader")
         _write_backbone(open_qa.reader.encoder, tokenizer, path, model)
-
-
-def _are_equal(tower, other):
-    return tower is other or all(
-        np.array_equal(a, b)
-        for a, b in zip(tower.get_weights(), other.get_weights(), strict=True)
-    )
 
 
 def _prompt(tower, tokenizer):
@@ -132,7 +127,7 @@ def _write_sentence_transformer(tower, prompts, tokenizer, directory, model):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(content, indent=2))
     write_vocabulary(directory, tokenizer.vocabulary)
-    table = hugging_face.mapping(BERT, encoder.num_layers, "")
+    table = hugging_face.NAMES.mapping(Layout(BERT, ""), encoder.num_layers)
     tensors = extract(encoder, table)
     safetensors.numpy.save_file(
         {k: np.ascontiguousarray(v) for k, v in tensors.items()},

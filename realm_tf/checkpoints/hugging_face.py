@@ -5,21 +5,20 @@ import functools
 import glob
 import json
 import os
+import re
 
 from realm_tf.artifacts import hubs
 from realm_tf.checkpoints import sentence_transformers
 from realm_tf.checkpoints import tensor_files
 from realm_tf.checkpoints.assignment import BERT_LAYERS
-from realm_tf.checkpoints.assignment import POOLER
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import QUERY_EMBEDDER
 from realm_tf.checkpoints.source import READER
-from realm_tf.checkpoints.source import TOKENIZER
-from realm_tf.checkpoints.source import BlockEmbeddings
+from realm_tf.checkpoints.source import Layout
+from realm_tf.checkpoints.source import Names
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import make_part
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
@@ -27,54 +26,69 @@ from realm_tf.errors import InputError
 
 # Files that are read beside the weights.
 _BESIDE = (
-    *("config.json", "vocab.txt", TOKENIZER, "tokenizer_config.json"),
+    *("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
     *("README.md", sentence_transformers.MODULES),
     *(sentence_transformers.PROMPTS, "*_Pooling/config.json"),
 )
-# Embeddings of all blocks, in a RealmForOpenQA: no weight of the model.
-BLOCK_EMBEDDINGS = "block_emb"
-
-_HEAD = "cls.predictions."
-_HEADS = {
-    BERT: {},
-    EMBEDDER: {
-        "projection": "cls.dense",
-        "projection_layer_norm": "cls.LayerNorm",
-    },
-    ENCODER: {
-        "masked_lm_head/intermediate_dense": f"{_HEAD}transform.dense",
-        "masked_lm_head/intermediate_layer_norm": f"{_HEAD}transform.LayerNorm",
-        "masked_lm_head/output_bias": f"{_HEAD}bias",
-    },
-    READER: {
-        "span_scorer/endpoints": "qa_outputs.dense_intermediate",
-        "span_scorer/score": "qa_outputs.dense_output",
-        "span_scorer/layer_norm": "qa_outputs.layer_normalization",
-    },
-}
-# Beginnings of names that a part does not read, to reasons.
-_IGNORED = {
-    BERT: {"cls.": "the encoder alone was asked for"},
-    EMBEDDER: {_HEAD: "no embedder reads its head"},
-    ENCODER: {
-        f"{_HEAD}decoder.": "a copy of the word embeddings and the bias",
-        "cls.seq_relationship.": "REALM has no next-sentence head",
-    },
-    READER: {_HEAD: "no reader reads its head"},
-}
-# A dense layer is {weight, bias} there and {kernel, bias} here, a LayerNorm
-# {weight, bias} and {gamma, beta}; PyTorch keeps a dense kernel as [out, in].
+# PyTorch keeps a dense kernel as [out, in].
 _ENDINGS = {
     **dict.fromkeys(("embeddings", "kernel", "gamma"), ".weight"),
     **dict.fromkeys(("bias", "beta"), ".bias"),
 }
 # Of TensorFlow's names in the oldest files, such as bert-base-uncased's.
-_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
+_OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}
 
-# What a part can have before the names of its BERT: REALM's classes, a BERT
-# with heads, and one without.
-_BERT_PREFIXES = ("realm.", "bert.", "")
-_WORDS = "embeddings.word_embeddings.weight"
+
+def _embedder(part, start):
+    head = f"{start}cls"
+    layers = {
+        "projection": f"{head}.dense",
+        "projection_layer_norm": f"{head}.LayerNorm",
+    }
+    return Layout(part, f"{start}realm.", layers)
+
+
+def _reader(start):
+    head = f"{start}qa_outputs"
+    layers = {
+        "span_scorer/endpoints": f"{head}.dense_intermediate",
+        "span_scorer/score": f"{head}.dense_output",
+        "span_scorer/layer_norm": f"{head}.layer_normalization",
+    }
+    return Layout(READER, f"{start}realm.", layers)
+
+
+_HEAD = "cls.predictions"
+_MASKED_LM = {
+    "masked_lm_head/intermediate_dense": f"{_HEAD}.transform.dense",
+    "masked_lm_head/intermediate_layer_norm": f"{_HEAD}.transform.LayerNorm",
+    "masked_lm_head/output_bias": f"{_HEAD}.bias",
+}
+# Classes of REALM, a BERT with heads and one without.
+NAMES = Names(
+    layouts=(
+        _reader(""),
+        _reader("reader."),
+        _embedder(EMBEDDER, ""),
+        _embedder(EMBEDDER, "embedder."),
+        _embedder(QUERY_EMBEDDER, "query_embedder."),
+        Layout(ENCODER, "realm.", _MASKED_LM),
+        Layout(ENCODER, "bert.", _MASKED_LM),
+        Layout(BERT, "bert."),
+        Layout(BERT, ""),
+    ),
+    bert={
+        ours: theirs.removeprefix("bert/")
+        .replace("layer_{i}", "layer.{i}")
+        .replace("/", ".")
+        for ours, theirs in BERT_LAYERS.items()
+    },
+    endings=_ENDINGS,
+    transposed=True,
+    # Heads, copies of word embeddings in them, and the numbers from 0.
+    unread=r"(.*\.)?(cls\.(predictions|seq_relationship)|embeddings\.position_ids)"
+    r".*",
+)
 
 # Our argument of `BertEncoder`: the name in config.json.
 _CONFIG_NAMES = {
@@ -94,38 +108,6 @@ _ACTIVATIONS = {
     "gelu_new": "gelu_approximate",
     "gelu_pytorch_tanh": "gelu_approximate",
 }
-
-
-def mapping(
-    part: str,
-    num_layers: int,
-    prefix: str = "realm.",
-    *,
-    has_pooler: bool = True,
-) -> dict:
-    """The mapping of a part, for `assign`.
-
-    Args:
-        part: str. `BERT`, `EMBEDDER`, `ENCODER` or `READER`.
-        num_layers: int. Transformer layers.
-        prefix: str. Of the names of the BERT's tensors. Defaults to that of
-            REALM's classes.
-        has_pooler: bool. Whether there is a dense layer above [CLS]. Defaults
-            to `True`.
-
-    Returns:
-        dict of tensor name to `(our path, whether it is transposed)`.
-    """
-    layers = {
-        ours: prefix
-        + theirs.removeprefix("bert/")
-        .replace("layer_{i}", "layer.{i}")
-        .replace("/", ".")
-        for ours, theirs in BERT_LAYERS.items()
-        if has_pooler or ours != POOLER
-    }
-    layers |= _HEADS[part]
-    return expand(layers, num_layers, endings=_ENDINGS, transposed=True)
 
 
 def read_config(text: str, *, source: str) -> dict:
@@ -219,126 +201,51 @@ def open_source(source: str) -> Source:
     with open(path, encoding="utf-8") as file:
         config = read_config(file.read(), source=path)
     tensors = tensor_files.open_directory(directory)
-    opened = source_of(config, tensors, directory)
     return dataclasses.replace(
-        opened, name=source, embedding=sentence_transformers.read(directory)
+        source_of(config, tensors),
+        directory=directory,
+        name=source,
+        embedding=sentence_transformers.read(directory),
     )
 
 
-def source_of(config: dict, tensors: Tensors, directory: str) -> Source:
+def source_of(config: dict, tensors: Tensors) -> Source:
     """The parts of a REALM or BERT by their tensors; see `open_source`.
 
     Args:
         config: dict. The content of its config.json (`read_config`).
         tensors: `Tensors`.
-        directory: str. See `Source`.
+
+    Returns:
+        `Source` without a directory.
     """
-    names = set(tensors.names())
-    prefixes = {}
-    for prefix in ("", "embedder.", "query_embedder.", "reader."):
-        part = _part(names, prefix)
-        if part:
-            prefixes[part] = prefix
-    unknown = {
-        name
-        for name in names - {BLOCK_EMBEDDINGS}
-        if not name.startswith(tuple(prefixes.values()))
-    }
-    if unknown or not prefixes:
-        some = ", ".join(sorted(unknown)[:5]) or "no tensor"
-        raise InputError(
-            f"{tensors.source} holds what is no part of a BERT or REALM: "
-            f"{some}."
-        )
-    if BERT in prefixes and f"{_HEAD}bias" in names:
-        prefixes[ENCODER] = prefixes[BERT]
-    ignored = {}
-    makers = {
-        part: functools.partial(_make, part, config, tensors, prefix, ignored)
-        for part, prefix in prefixes.items()
-    }
-    rows = None
-    if BLOCK_EMBEDDINGS in names:
-        rows = BlockEmbeddings(tensors, BLOCK_EMBEDDINGS)
-    return Source(directory, makers, tensors.files, ignored, rows)
-
-
-def _part(names, prefix):
-    """What the tensors with a prefix are, or `None`."""
-    if f"{prefix}qa_outputs.dense_output.weight" in names:
-        return READER
-    if f"{prefix}cls.dense.weight" in names:
-        return QUERY_EMBEDDER if prefix == "query_embedder." else EMBEDDER
-    if prefix:
-        return None
-    if f"realm.{_WORDS}" in names:
-        return ENCODER
-    return BERT if {_WORDS, f"bert.{_WORDS}"} & names else None
-
-
-def _make(part, config, tensors, prefix, all_ignored):
-    """A model of a part with its weights.
-
-    Raises:
-        InputError: see `assign`; also if a masked-LM head is not tied to the
-            word embeddings.
-    """
-    kind = EMBEDDER if part == QUERY_EMBEDDER else part
-    tensors = _without_prefix(tensors, prefix)
-    # A REALM's, if it is none: then the names that it lacks are told.
-    bert = next(
-        (p for p in _BERT_PREFIXES if f"{p}{_WORDS}" in tensors.arrays),
-        _BERT_PREFIXES[0],
-    )
-    head = {}
-    if kind == EMBEDDER:
-        head = {
-            "projection_dim": tensors.shape("cls.dense.weight")[0],
-            "layer_norm_epsilon": config["layer_norm_eps"],
+    tensors = tensors.renamed(
+        {
+            re.sub("(?<=[.])(gamma|beta)$", lambda m: _OLD_ENDINGS[m[0]], n): n
+            for n in tensors.names()
         }
-    elif kind == READER:
-        _, span_hidden_dim = tensors.shape("qa_outputs.dense_output.weight")
-        head = {
-            "span_hidden_dim": span_hidden_dim,
+    )
+    make = functools.partial(_make, config)
+    source = NAMES.find(tensors, make, config["num_hidden_layers"])
+    if not source.makers:
+        raise InputError(f"{tensors.source} holds no part of a BERT or REALM.")
+    return source
+
+
+def _make(config, layout, mapping, tensors):
+    arguments = {}
+    if layout.part in (EMBEDDER, QUERY_EMBEDDER):
+        arguments["layer_norm_epsilon"] = config["layer_norm_eps"]
+    elif layout.part == READER:
+        arguments = {
             "max_span_width": config.get("max_span_width", 10),
             "layer_norm_epsilon": config.get("reader_layer_norm_eps", 1e-3),
             "max_joint_length": config.get("reader_seq_len", MAX_JOINT_LENGTH),
         }
-    elif kind == ENCODER and not config.get("tie_word_embeddings", True):
+    elif layout.part == ENCODER and not config.get("tie_word_embeddings", True):
         raise InputError(
             f"{tensors.source}: a masked-LM head that is not tied to the "
             "word embeddings cannot be read."
         )
-    positions = {f"{bert}embeddings.position_ids": "only the numbers from 0"}
-    ignored = {
-        name: reason
-        for start, reason in {**positions, **_IGNORED[kind]}.items()
-        for name in tensors.names()
-        if name.startswith(start)
-    }
-    own = {name: name for name in tensors.names() if name not in ignored}
-    # A tower of REALM's reads it; a BERT for masked words has none.
-    has_pooler = kind not in (BERT, ENCODER) or any(
-        name.startswith(f"{bert}pooler.") for name in own
-    )
-    model = make_part(
-        kind,
-        encoder_config(config),
-        mapping(kind, config["num_hidden_layers"], bert, has_pooler=has_pooler),
-        tensors.renamed(own),
-        **head,
-    )
-    # Two towers have tensors of the same names.
-    all_ignored.update({prefix + name: why for name, why in ignored.items()})
-    return model
-
-
-def _without_prefix(tensors, prefix):
-    """The tensors of a part, without its prefix, by their new names."""
-    names = {}
-    for name in tensors.names():
-        if name.startswith(prefix) and name != BLOCK_EMBEDDINGS:
-            stem, dot, ending = name[len(prefix) :].rpartition(".")
-            ending = _OLD_ENDINGS.get(dot + ending, dot + ending)
-            names[stem + ending] = name
-    return tensors.renamed(names)
+    layout = dataclasses.replace(layout, arguments=arguments)
+    return make_part(layout, mapping, tensors, encoder_config(config))

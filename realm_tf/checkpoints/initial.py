@@ -217,7 +217,6 @@ def open_qa(
             that of the weights.
     """
     keras.utils.set_random_seed(seed)
-    make_encoder = functools.partial(_fitting, make_encoder, tokenizer)
     make_tower = functools.partial(
         _make_tower, make_encoder, tokenizer, embedding
     )
@@ -233,6 +232,7 @@ def open_qa(
         encoder = (make_reader_encoder or make_encoder)()
         if reader_layers not in (None, encoder.num_layers):
             encoder = copy_layers(encoder, reader_layers)
+    check_vocabulary(encoder, tokenizer)
     model = OpenQa(
         query_embedder,
         block_embedder,
@@ -245,9 +245,8 @@ def open_qa(
     return LoadedModel(model, tokenizer, segment_ids, card=card)
 
 
-def _fitting(make_encoder, tokenizer):
-    """An encoder, if a vocabulary can be its own."""
-    encoder = make_encoder()
+def check_vocabulary(encoder, tokenizer):
+    """Refuses a tokenizer that cannot be that of a BERT, by their sizes."""
     known, rows = tokenizer.vocabulary_size, encoder.vocabulary_size
     # Tables are padded to a multiple of some power of two.
     if not 0 <= rows - known < _MOST_PADDING:
@@ -256,7 +255,6 @@ def _fitting(make_encoder, tokenizer):
             f"{rows:,}: they do not belong together. Name the right vocab.txt "
             "with --vocab."
         )
-    return encoder
 
 
 def _make_tower(make_encoder, tokenizer, embedding, prefix):

@@ -15,13 +15,19 @@ References:
     models/bert_pretrainer.py and layers/masked_lm.py.
 """
 
-import functools
+import dataclasses
+import os
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.checkpoints import source as sources
 from realm_tf.checkpoints import tf_checkpoint
 from realm_tf.checkpoints.assignment import KERAS_ENDINGS
-from realm_tf.checkpoints.assignment import expand
+from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.source import ENCODER
+from realm_tf.checkpoints.source import Layout
+from realm_tf.checkpoints.source import Names
+from realm_tf.checkpoints.source import Source
+from realm_tf.checkpoints.source import bert_sizes
+from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
 
 # Our layer: the attribute of the Model Garden's.
@@ -45,15 +51,24 @@ _BERT_LAYERS = {
     }.items()
 }
 _HEAD_LAYERS = {
-    "masked_lm_head/intermediate_dense": "dense",
-    "masked_lm_head/intermediate_layer_norm": "layer_norm",
-    # Its name there is "output_bias/bias".
-    "masked_lm_head/output_bias": "output_bias.Sbias",
+    "masked_lm_head/intermediate_dense": "head/dense",
+    "masked_lm_head/intermediate_layer_norm": "head/layer_norm",
+    "masked_lm_head/output_bias": "head/bias",
 }
+_NAMES = Names(
+    layouts=(
+        Layout(ENCODER, "encoder/", _HEAD_LAYERS),
+        Layout(BERT, "encoder/"),
+    ),
+    bert=_BERT_LAYERS,
+    endings=KERAS_ENDINGS,
+)
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SEGMENTS = "encoder/_type_embedding_layer/embeddings"
+_QUERY = "encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel"
 
 
-def open_source(source: str) -> sources.Source:
+def open_source(source: str) -> Source:
     """The BERT of a checkpoint, with its masked-LM head if there is one.
 
     Args:
@@ -66,7 +81,14 @@ def open_source(source: str) -> sources.Source:
         InputError: if there is no encoder or more than one, or it is of a
             kind that ours cannot be.
     """
-    tensors, directory = tf_checkpoint.open_single(source)
+    prefixes = tf_checkpoint.find_checkpoints(source)
+    if len(prefixes) != 1:
+        raise InputError(
+            f"{source} must hold one checkpoint (*.index), but it holds "
+            f"{', '.join(prefixes) or 'none'}. Name one by its prefix."
+        )
+    directory = source if os.path.isdir(source) else os.path.dirname(source)
+    tensors = tf_checkpoint.open_checkpoint(prefixes[0])
     objects = _Objects(tensors)
     # A Funnel-Transformer has the same variables and pools.
     encoders = objects.having(
@@ -76,21 +98,23 @@ def open_source(source: str) -> sources.Source:
         raise InputError(
             f"{tensors.source} holds {len(encoders) or 'no'} encoders: expected one."
         )
-    (encoder,) = encoders
     parameters = Path(directory) / "params.yaml"
     if parameters.exists() and "norm_first: true" in parameters.read_text():
         raise InputError(
             f"{source}: encoders with LayerNorm before attention, norm_first in "
             f"{parameters}, are not read."
         )
-    makers = {sources.BERT: functools.partial(_make, objects, encoder)}
-    words = objects.find(encoder, "_embedding_layer/embeddings")
+    names = objects.variables(encoders[0], "encoder")
     # The masked-LM head over these word embeddings.
-    for head in objects.having({"dense", "layer_norm"}):
-        if objects.children[head].get("embedding_table") == words:
-            part = sources.ENCODER
-            makers[part] = functools.partial(_make, objects, encoder, head)
-    return sources.Source(directory, makers, tensors.files)
+    for node in objects.having({"dense", "layer_norm", "embedding_table"}):
+        head = objects.variables(node, "head")
+        if head.pop("head/embedding_table", None) in names.values():
+            names |= head
+    tensors = tensors.renamed(names)
+    if _SEGMENTS in names:
+        # The query's and the block's; BertEncoderV2 makes 16 rows by default.
+        tensors.arrays[_SEGMENTS] = tensors.read(_SEGMENTS, 0, 2)
+    return dataclasses.replace(_NAMES.find(tensors, _make), directory=directory)
 
 
 class _Objects:
@@ -103,19 +127,17 @@ class _Objects:
     def __init__(self, tensors):
         from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-        self.tensors = tensors
         # Only checkpoints of TF2 have it.
         graph = trackable_object_graph_pb2.TrackableObjectGraph
         # Not item(), which would drop zero bytes at the end.
         nodes = graph.FromString(tensors.read(_GRAPH).tobytes()).nodes
         # The keys of each node's values that are stored.
-        self.keys = [
+        self._keys = [
             {a.checkpoint_key for a in node.attributes} & tensors.arrays.keys()
             for node in nodes
         ]
-        # Slashes in names are spelled as in keys.
-        self.children = [
-            {c.local_name.replace("/", ".S"): c.node_id for c in node.children}
+        self._children = [
+            {child.local_name: child.node_id for child in node.children}
             for node in nodes
         ]
 
@@ -123,62 +145,33 @@ class _Objects:
         """The nodes with some children."""
         return [
             node
-            for node, children in enumerate(self.children)
+            for node, children in enumerate(self._children)
             if names <= set(children) and without not in children
         ]
 
-    def below(self, node):
-        """A node and all that it leads to, but for what a SavedModel adds."""
-        found = [node]
-        # Grows while it is read.
-        for each in found:
-            for name, child in self.children[each].items():
-                if child not in found and name != "keras_api":
-                    found.append(child)
+    def variables(self, root, path):
+        """The path of each variable below a node, to its key in the file."""
+        found, seen, left = {}, set(), [(root, path)]
+        while left:
+            node, path = left.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for key in self._keys[node]:
+                found[path] = key
+            # The last is next. Of two names of a node, its attribute's comes
+            # before "layer_with_weights-0" or "_position_embeddings".
+            children = self._children[node]
+            names = sorted(
+                children.keys() - {"keras_api"},
+                key=lambda name: (name.startswith("layer"), name.lstrip("_")),
+                reverse=True,
+            )
+            left += [(children[name], f"{path}/{name}") for name in names]
         return found
 
-    def find(self, node, path):
-        """The node at the end of a path, or `None`."""
-        for name in path.split("/"):
-            node = self.children[node].get(name) if node is not None else None
-        return node
 
-    def variables(self, node, paths):
-        """Paths to the keys of the variables at their ends, if any."""
-        return {
-            path: key
-            for path in paths
-            if (end := self.find(node, path)) is not None
-            for key in self.keys[end]
-        }
-
-
-def _make(objects, encoder, head=None):
-    """Ours, of the nodes of an encoder and of its head."""
-    layers = objects.children[objects.find(encoder, "_transformer_layers")]
-    table = expand(_BERT_LAYERS, len(layers), endings=KERAS_ENDINGS)
-    names = objects.variables(encoder, table)
-    # What else the encoder has is refused by its key.
-    for node in objects.below(encoder):
-        unknown = objects.keys[node].difference(names.values())
-        names |= {key: key for key in unknown}
-    part = sources.BERT if head is None else sources.ENCODER
-    if head is not None:
-        head_table = expand(_HEAD_LAYERS, 0, endings=KERAS_ENDINGS)
-        names |= objects.variables(head, head_table)
-        table |= head_table
-    tensors = objects.tensors.renamed(names)
-    # The query's and the block's; BertEncoderV2 makes 16 rows by default.
-    segments = "_type_embedding_layer/embeddings"
-    tensors.arrays[segments] = tensors.read(segments, 0, 2)
-    layer = "_transformer_layers/0"
-    query = tensors.shape(f"{layer}/_attention_layer/_query_dense/kernel")
-    config = sources.bert_sizes(
-        tensors,
-        words="_embedding_layer/embeddings",
-        positions="_position_embedding_layer/embeddings",
-        intermediate=f"{layer}/_intermediate_dense/kernel",
-    )
-    config |= {"hidden_dim": query[0], "num_heads": query[1]}
-    config["num_layers"] = len(layers)
-    return sources.make_part(part, config, table, tensors)
+def _make(layout, mapping, tensors):
+    config = bert_sizes(mapping, tensors)
+    config["num_heads"] = tensors.shape(_QUERY)[1]
+    return make_part(layout, mapping, tensors, config)

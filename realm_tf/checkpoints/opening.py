@@ -9,12 +9,13 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import model_garden
 from realm_tf.checkpoints import tf1
-from realm_tf.checkpoints.source import TOKENIZER
 from realm_tf.checkpoints.source import Source
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
 
 _VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
+# The vocabulary and more, as transformers 5 writes them.
+TOKENIZER = "tokenizer.json"
 
 
 def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:

@@ -1,13 +1,12 @@
 """Models, and embeddings of blocks, of published REALM and ORQA checkpoints."""
 
-import collections
-
 import numpy as np
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.checkpoints.assignment import have_equal_weights
 from realm_tf.checkpoints.initial import copy_layers
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
@@ -42,6 +41,8 @@ def make_model(opened: list[Source], tower: Source | None):
     """
     makers, lines = {}, []
     for source in opened:
+        if source.unread:
+            lines.append(f"{source}: {len(source.unread)} tensors not read")
         for part in [p for p in _PARTS if p in source.makers]:
             add_maker(makers, part, source.makers[part], str(source))
             lines.append(f"{part}: from {source}")
@@ -61,7 +62,7 @@ def make_model(opened: list[Source], tower: Source | None):
     block_embedder = query_embedder = makers[EMBEDDER]()
     if QUERY_EMBEDDER in makers:
         found = makers[QUERY_EMBEDDER]()
-        if not _are_equal(found, block_embedder):
+        if not have_equal_weights(found, block_embedder):
             query_embedder = found
     if tower:
         if EMBEDDER not in tower.makers:
@@ -85,39 +86,6 @@ def make_model(opened: list[Source], tower: Source | None):
         reader,
         knowledge_augmented_encoder=encoder,
     ), lines
-
-
-def _are_equal(model, other):
-    return all(
-        np.array_equal(a, b)
-        for a, b in zip(model.get_weights(), other.get_weights(), strict=True)
-    )
-
-
-def check_vocabulary(model, tokenizer):
-    """Refuses a tokenizer of another size than the BERTs of a model."""
-    for name, encoder in (
-        ("query tower", model.query_embedder.encoder),
-        ("block tower", model.block_embedder.encoder),
-        ("reader", model.reader.encoder),
-    ):
-        if encoder.vocabulary_size != tokenizer.vocabulary_size:
-            raise InputError(
-                f"The vocabulary has {tokenizer.vocabulary_size:,} "
-                f"wordpieces, the {name} {encoder.vocabulary_size:,}: they do "
-                "not belong together. Name the right vocab.txt with --vocab."
-            )
-
-
-def ignored_lines(sources: list[Source]) -> list[str]:
-    """How many tensors were not read, by reason."""
-    reasons = collections.Counter()
-    for source in sources:
-        reasons.update(source.ignored.values())
-    return [
-        f"{count} tensors not read: {reason}"
-        for reason, count in sorted(reasons.items())
-    ]
 
 
 def there_already(directory, is_ours: bool) -> str:
@@ -185,38 +153,17 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
             fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
             largest_difference=difference,
         )
-    has_titles = any(b.title for b in blocks.read(limit=_NUM_CHECKED))
-    return [
-        f"{embeddings}: {rows.num_rows:,} embeddings",
-        *warnings_of(difference, has_titles),
-    ]
-
-
-def warnings_of(difference: float, has_titles: bool) -> list[str]:
-    """Lines about embeddings that the block tower does not reproduce.
-
-    Args:
-        difference: float. Between published and computed embeddings.
-        has_titles: bool. Whether the texts have titles. Hugging Face's texts
-            have none, while the authors embedded titles and texts, so the
-            difference is then no evidence of another tower.
-    """
-    if difference <= _TOLERANCE:
-        return []
-    found = (
-        f"{_NUM_CHECKED} blocks embedded with the block tower differ from their "
-        f"published embeddings by up to {difference:.3g}"
-    )
-    if not has_titles:
-        return [
-            f"{found}. The texts have no titles: the published embeddings may "
-            "include titles, or be another tower's (--block-tower)."
-        ]
-    return [
-        f"warning: {found}: these are another tower's. Name it with "
-        "--block-tower (a fine-tuned checkpoint holds the questions' tower "
-        "alone), or embed no further blocks with this model."
-    ]
+    lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]
+    if difference > _TOLERANCE:
+        lines.append(
+            f"warning: {_NUM_CHECKED} blocks embedded with the block tower "
+            "differ from their published embeddings by up to "
+            f"{difference:.3g}: these are another tower's, or include titles "
+            "that the texts lack. Name their tower with --block-tower (a "
+            "fine-tuned checkpoint contains the questions' tower alone), or "
+            "embed no further blocks with this model."
+        )
+    return lines
 
 
 def _largest_difference(loaded, blocks, rows):

@@ -1,12 +1,18 @@
-"""Checkpoints that people have, opened: the parts of a model in them."""
+"""The parts of a model in a checkpoint, found by the names of its tensors."""
 
 import dataclasses
+import functools
+import itertools
+import re
 
 import numpy as np
 
 from realm_tf.artifacts import fingerprints
+from realm_tf.checkpoints.assignment import POOLER
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
+from realm_tf.checkpoints.assignment import expand
+from realm_tf.checkpoints.assignment import listed
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
@@ -15,32 +21,38 @@ from realm_tf.models.knowledge_augmented_encoder import (
 )
 from realm_tf.models.reader import Reader
 
-# Parts that a checkpoint can hold, and what is made of them over its BERT.
+# Parts that a checkpoint can contain, and the class over the BERT of each.
 BERT = "bert"
 ENCODER = "encoder"
 EMBEDDER = "embedder"
 QUERY_EMBEDDER = "query_embedder"
 READER = "reader"
 _CLASSES = {
+    BERT: lambda encoder: encoder,
     ENCODER: KnowledgeAugmentedEncoder,
     EMBEDDER: Embedder,
+    QUERY_EMBEDDER: Embedder,
     READER: Reader,
 }
-
-# The vocabulary and more, in what transformers 5 writes.
-TOKENIZER = "tokenizer.json"
+# A vector of a head whose length is an argument of the class.
+_HEAD_SIZES = {
+    "projection/bias": "projection_dim",
+    "span_scorer/layer_norm/beta": "span_hidden_dim",
+}
+# The embeddings of all blocks: no weight of a model.
+_BLOCK_EMBEDDINGS = re.compile(r"(?:.*/)?block_emb")
 
 
 @dataclasses.dataclass(frozen=True)
 class Embedding:
-    """How a tower makes an embedding of what its BERT gives.
+    """How a tower makes an embedding of the outputs of its BERT.
 
     Args:
         pooling: str. See `Embedder`, as the next two.
         projection_dim: int or `None`.
         normalize: bool.
-        query_prefix: str. What is read before a question.
-        block_prefix: str. What is read before a block.
+        query_prefix: str. Text before a question.
+        block_prefix: str. Text before a block.
     """
 
     pooling: str = "cls"
@@ -71,7 +83,7 @@ class BlockEmbeddings:
         """float32 rows.
 
         Raises:
-            InputError: if one holds NaN or infinity.
+            InputError: if a row contains NaN or infinity.
         """
         rows = np.asarray(self.tensors.read(self.name, start, limit), "float32")
         finite = np.isfinite(rows).all(axis=1)
@@ -85,17 +97,16 @@ class BlockEmbeddings:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A checkpoint that was opened.
+    """An open checkpoint.
 
     Args:
         directory: str. Where it is, for files beside it.
-        makers: dict. Name of each part, such as `BERT`, to the function
-            without arguments that makes it with its weights.
-        files: tuple of str. Those that hold the weights.
-        ignored: dict of tensor name to the reason why it is not read. Makers
-            may add to it.
+        makers: dict. Each part, such as `BERT`, to the function without
+            arguments that makes it with its weights.
+        files: tuple of str. The files that contain the weights.
+        unread: tuple of str. Tensors that no part needs.
         block_embeddings: `BlockEmbeddings`. Defaults to `None`.
-        name: str. What the user calls it. Defaults to `directory`.
+        name: str. The user's name of it. Defaults to `directory`.
         embedding: `Embedding`. Of a BERT that was trained to embed. Defaults to
             `None`.
     """
@@ -103,7 +114,7 @@ class Source:
     directory: str
     makers: dict
     files: tuple[str, ...]
-    ignored: dict = dataclasses.field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     block_embeddings: BlockEmbeddings | None = None
     name: str | None = None
     embedding: Embedding | None = None
@@ -122,27 +133,177 @@ class Source:
         )
 
 
-def make_part(part: str, config: dict, mapping: dict, tensors: Tensors, **head):
-    """A part of a checkpoint with its weights.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where the checkpoints of a library have one part.
 
     Args:
         part: str. Such as `BERT`.
-        config: dict. Arguments of `BertEncoder`.
+        scope: str. The beginning of the names of its BERT.
+        head: dict. Our layer of its head to the library's name. The part is
+            present if the first of these layers is.
+        arguments: dict. Of the class of the part.
+    """
+
+    part: str
+    scope: str
+    head: dict = dataclasses.field(default_factory=dict)
+    arguments: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The names that a library gives to the weights of our models.
+
+    Args:
+        layouts: tuple of `Layout`. Of two with the same scope, the first that
+            is present counts.
+        bert: dict. Our layer of a BERT to the library's name, below the scope.
+        endings: dict. See `expand`.
+        transposed: bool. See `expand`.
+        unread: str. A regular expression of tensors that no part needs.
+    """
+
+    layouts: tuple[Layout, ...]
+    bert: dict
+    endings: dict
+    transposed: bool = False
+    unread: str = "(?!)"
+
+    def mapping(self, layout: Layout, num_layers: int, *, pooler=True) -> dict:
+        """The mapping of a part, for `assign`.
+
+        Args:
+            layout: `Layout`.
+            num_layers: int. Transformer layers.
+            pooler: bool. Whether there is a dense layer above [CLS]. Defaults
+                to `True`.
+        """
+        bert = {ours: layout.scope + name for ours, name in self.bert.items()}
+        if not pooler:
+            del bert[POOLER]
+        return expand(
+            bert | layout.head,
+            num_layers,
+            endings=self.endings,
+            transposed=self.transposed,
+        )
+
+    def find(self, tensors: Tensors, make, num_layers: int | None = None):
+        """The parts of a checkpoint.
+
+        Args:
+            tensors: `Tensors`.
+            make: function that makes a part of its `Layout`, mapping and
+                `Tensors`.
+            num_layers: int. Transformer layers. Defaults to `None`: as many as
+                there are.
+
+        Returns:
+            `Source` without a directory.
+
+        Raises:
+            InputError: if a part is there twice, or a tensor is unknown.
+        """
+        names = set(tensors.names())
+        found = {}
+        for layout in self.layouts:
+            if self._marks(layout) <= names:
+                found.setdefault(layout.scope, layout)
+        # A BERT with a masked-LM head is a BERT, too.
+        found |= {
+            (scope, BERT): Layout(BERT, scope)
+            for scope, layout in found.items()
+            if layout.part == ENCODER
+        }
+        makers, known = {}, set(filter(_BLOCK_EMBEDDINGS.fullmatch, names))
+        rows = [BlockEmbeddings(tensors, name) for name in known]
+        for layout in found.values():
+            mapping = self.mapping(
+                layout,
+                num_layers or self._count_layers(layout, names),
+                # A tower of REALM reads it; a BERT for masked words has none.
+                pooler=layout.part not in (BERT, ENCODER)
+                or layout.scope + self.bert[POOLER] + self.endings["kernel"]
+                in names,
+            )
+            known |= mapping.keys()
+            maker = functools.partial(make, layout, mapping, tensors)
+            add_maker(makers, layout.part, maker, tensors.source)
+        unread = [n for n in names - known if re.fullmatch(self.unread, n)]
+        unknown = names - known - set(unread)
+        if unknown:
+            raise InputError(
+                f"{tensors.source} has tensors that no part of the model "
+                f"takes: {listed(unknown)}."
+            )
+        rows = rows[0] if rows else None
+        return Source("", makers, tensors.files, tuple(unread), rows)
+
+    def _marks(self, layout):
+        layers = {
+            "token_embedding": layout.scope + self.bert["token_embedding"]
+        }
+        layers |= {ours: layout.head[ours] for ours in [*layout.head][:1]}
+        mapping = expand(layers, 0, endings=self.endings)
+        return {n for n, (path, _) in mapping.items() if "bias" not in path}
+
+    def _count_layers(self, layout, names):
+        layer = "transformer_layer_{i}/feedforward_layer_norm"
+        name = layout.scope + self.bert[layer] + self.endings["beta"]
+        numbers = itertools.count(1)
+        return next(i for i in numbers if name.format(i=i) not in names)
+
+
+def make_part(layout: Layout, mapping: dict, tensors: Tensors, config: dict):
+    """A part of a checkpoint with its weights.
+
+    Args:
+        layout: `Layout`.
         mapping: dict. See `assign`.
         tensors: `Tensors`.
-        **head: more arguments of the class of the part.
+        config: dict. Arguments of `BertEncoder`.
 
     Raises:
         InputError: see `assign`.
     """
-    model = BertEncoder(**config)
-    if part != BERT:
-        model = _CLASSES[part](model, **head)
+    sizes = {
+        _HEAD_SIZES[path]: tensors.shape(name)[0]
+        for name, (path, _) in mapping.items()
+        if path in _HEAD_SIZES
+    }
+    encoder = BertEncoder(**config)
+    model = _CLASSES[layout.part](encoder, **sizes, **layout.arguments)
     assign(model, mapping, tensors)
     return model
 
 
-def add_maker(makers: dict, part: str, make, directory: str):
+def bert_sizes(mapping: dict, tensors: Tensors) -> dict:
+    """Arguments of `BertEncoder` that the shapes of tensors give.
+
+    Args:
+        mapping: dict. See `assign`.
+        tensors: `Tensors`.
+
+    Raises:
+        InputError: if a tensor is missing.
+    """
+    names = {path: name for name, (path, _) in mapping.items()}
+
+    def length(path):
+        return tensors.shape(names[path])[0]
+
+    layer = "transformer_layer_0/feedforward"
+    return {
+        "vocabulary_size": length("token_embedding/embeddings"),
+        "num_layers": sum("feedforward_layer_norm/beta" in p for p in names),
+        "hidden_dim": length(f"{layer}_layer_norm/beta"),
+        "intermediate_dim": length(f"{layer}_intermediate_dense/bias"),
+        "max_sequence_length": length("position_embedding/embeddings"),
+    }
+
+
+def add_maker(makers: dict, part: str, make, source: str):
     """Adds to `Source.makers`.
 
     Raises:
@@ -150,27 +311,6 @@ def add_maker(makers: dict, part: str, make, directory: str):
     """
     if part in makers:
         raise InputError(
-            f"{directory} holds a second {part}: give one --source a part."
+            f"{source} holds a second {part}: give one --source a part."
         )
     makers[part] = make
-
-
-def bert_sizes(tensors: Tensors, *, words, positions, intermediate) -> dict:
-    """Arguments of `BertEncoder` that the shapes of tensors give.
-
-    Args:
-        tensors: `Tensors`.
-        words: str. Name of the word embeddings.
-        positions: str. Name of the position embeddings.
-        intermediate: str. Name of a layer's first feed-forward kernel.
-
-    Raises:
-        InputError: if one of them is missing.
-    """
-    vocabulary_size, hidden_dim = tensors.shape(words)
-    return {
-        "vocabulary_size": vocabulary_size,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": tensors.shape(intermediate)[1],
-        "max_sequence_length": tensors.shape(positions)[0],
-    }

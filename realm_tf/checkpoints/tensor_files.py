@@ -1,23 +1,38 @@
-"""Opens the tensors of a Hugging Face directory, whatever holds them."""
+"""The tensors in files of safetensors and PyTorch, without PyTorch."""
 
+import collections
 import functools
 import json
 import os
+import pickle
+import struct
+import zipfile
+
+import ml_dtypes  # noqa: F401, registers bfloat16 with NumPy.
+import numpy as np
+import safetensors
 
 from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
-# In the order in which they are looked for.
+# In the order of preference.
 _FILES = ("model.safetensors", "pytorch_model.bin")
+# PyTorch's classes of numbers that weights have.
+_DTYPES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+}
 
 
 def open_directory(directory: str) -> Tensors:
     """The tensors of a directory that Hugging Face's libraries wrote.
 
     safetensors are preferred. Of files cut into pieces the index says which
-    holds what.
+    file contains which tensor.
 
     Args:
         directory: str. Local.
@@ -40,6 +55,25 @@ def open_directory(directory: str) -> Tensors:
     )
 
 
+def _open(path):
+    is_safe = path.endswith(".safetensors")
+    return open_safetensors(path) if is_safe else open_torch_file(path)
+
+
+def _open_pieces(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            names = sorted({*json.load(file)["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f'{path} is no index of weights ({error}): expected "weight_map" '
+            "with the file of each tensor."
+        ) from error
+    pieces = [_open(os.path.join(os.path.dirname(path), n)) for n in names]
+    arrays = {k: v for piece in pieces for k, v in piece.arrays.items()}
+    return Tensors(arrays, path, sum((p.files for p in pieces), ()))
+
+
 def open_safetensors(path: str) -> Tensors:
     """The tensors of a safetensors file.
 
@@ -51,28 +85,23 @@ def open_safetensors(path: str) -> Tensors:
     """
 
     def read(name, rows):
-        # Opened each time, as what was read stays mapped until it is closed.
+        # Opened each time: pages that were read stay mapped until it closes.
         with _safe_open(path) as file:
             # There are no rows of a scalar.
             return file.get_slice(name)[rows] if rows else file.get_tensor(name)
 
     with _safe_open(path) as file:
-        names = file.keys()
         arrays = {
             name: Stored(
                 tuple(file.get_slice(name).get_shape()),
                 functools.partial(read, name),
             )
-            for name in names
+            for name in file.keys()  # noqa: SIM118, no dict.
         }
     return Tensors(arrays, path, (path,))
 
 
 def _safe_open(path):
-    # Registers bfloat16 with numpy.
-    import ml_dtypes  # noqa: F401
-    import safetensors
-
     try:
         return safetensors.safe_open(path, framework="numpy")
     except (OSError, safetensors.SafetensorError) as error:
@@ -82,27 +111,75 @@ def _safe_open(path):
         ) from error
 
 
-def _open(path):
-    if path.endswith(".safetensors"):
-        return open_safetensors(path)
-    return open_torch_file(path)
+def open_torch_file(path: str) -> Tensors:
+    """The tensors of a state dict that torch.save of PyTorch 1.6 or later wrote.
 
+    Such a file is a zip archive of numbers and of a pickle, a program that says
+    which numbers are which tensor. Here it can call nothing but
+    `collections.OrderedDict` and `_tensor`.
 
-def _open_pieces(path):
+    The file is mapped into memory: it must not change while its tensors are
+    in use. There is no checksum over the numbers.
+
+    Args:
+        path: str. A local file.
+
+    Returns:
+        `Tensors`, in their order in the file.
+
+    Raises:
+        InputError: if it is missing, damaged or contains anything but a dict
+            of dense tensors.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            pieces = dict(json.load(file)["weight_map"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (n for n in archive.namelist() if n.endswith("/data.pkl"))
+            with archive.open(name) as file:
+                arrays = dict(_Unpickler(file, archive, name).load())
+        if not all(type(each) is np.ndarray for each in arrays.values()):
+            raise ValueError("a value is no tensor")
+    except Exception as error:  # Whatever such an archive or pickle causes.
         raise InputError(
-            f'{path} is no index of weights ({error}): expected "weight_map" '
-            "with the file of each tensor."
+            f"{path} is missing, damaged, or no dict of tensors that torch.save "
+            "of PyTorch 1.6 or later wrote "
+            f"({type(error).__name__}: {str(error)[:200]!r}). Nothing in it was "
+            "executed. Get it again, or save model.state_dict() again."
         ) from error
-    opened = {}
-    for name in sorted(set(pieces.values())):
-        opened[name] = _open(os.path.join(os.path.dirname(path), name))
-    arrays = {}
-    for name, piece in pieces.items():
-        opened[piece].shape(name)
-        arrays[name] = opened[piece].arrays[name]
-    files = tuple(path for piece in opened.values() for path in piece.files)
-    return Tensors(arrays, path, files)
+    return Tensors({str(n): v for n, v in arrays.items()}, path, (path,))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, archive, name):
+        super().__init__(file)
+        self._archive = archive
+        self._folder = name.removesuffix("data.pkl") + "data"
+        self._content = np.memmap(archive.filename, "uint8", "r")
+
+    def find_class(self, module, name):
+        if module == "torch" and name in _DTYPES:
+            return _DTYPES[name]
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            # A function of its own, as a pickle can change its attributes.
+            return lambda *args: _tensor(*args)
+        raise pickle.UnpicklingError(f"Python object {module}.{name}")
+
+    def persistent_load(self, pid):
+        """The array of all numbers of a storage."""
+        _, dtype, key, _, count = pid
+        entry = self._archive.getinfo(f"{self._folder}/{key}")
+        is_plain = entry.compress_type == zipfile.ZIP_STORED
+        if dtype not in _DTYPES.values() or not is_plain:
+            raise pickle.UnpicklingError("compressed, or of no known type")
+        # Its header ends with a name and with bytes that align the numbers.
+        header = self._content[entry.header_offset :]
+        start = 30 + sum(struct.unpack_from("<HH", header, 26))
+        return np.frombuffer(header[start:][: entry.file_size], dtype, count)
+
+
+def _tensor(storage, offset, shape, strides, requires_grad, hooks):
+    """A view of a storage; offset and strides count numbers."""
+    size = storage.itemsize
+    steps = [step * size for step in strides]
+    return np.ndarray(shape, storage.dtype, storage, offset * size, steps)

@@ -4,14 +4,12 @@ import functools
 import glob
 import os
 import pathlib
-import re
+
+import numpy as np
 
 from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.errors import InputError
-
-_ENDING = re.compile(r"\.(index|data-\d{5}-of-\d{5})$")
-_STEP = re.compile(r"(.+-)(\d+)")
 
 
 def open_checkpoint(prefix: str) -> Tensors:
@@ -21,8 +19,7 @@ def open_checkpoint(prefix: str) -> Tensors:
     until another one is read. TensorFlow verifies its checksum.
 
     Args:
-        prefix: str. Path of the checkpoint without `.index`, or of one of its
-            files, on a local disk.
+        prefix: str. Path of the checkpoint without `.index`, on a local disk.
 
     Returns:
         `Tensors`. Reading a damaged one raises `InputError`.
@@ -32,7 +29,6 @@ def open_checkpoint(prefix: str) -> Tensors:
     """
     import tensorflow as tf
 
-    prefix = _ENDING.sub("", os.fspath(prefix))
     if not os.path.isfile(f"{prefix}.index"):
         raise InputError(
             f"There is no TensorFlow checkpoint {prefix} on a local disk: the "
@@ -52,8 +48,6 @@ def open_checkpoint(prefix: str) -> Tensors:
     # The last tensor only: rows are asked for piece by piece.
     @functools.lru_cache(maxsize=1)
     def read(name):
-        import numpy as np
-
         try:
             return np.asarray(reader.get_tensor(name))
         except errors as error:
@@ -72,42 +66,13 @@ def open_checkpoint(prefix: str) -> Tensors:
     )
 
 
-def open_single(source: str) -> tuple[Tensors, str]:
-    """The tensors of one checkpoint, and the directory beside it.
+def find_checkpoints(source: str) -> list[str]:
+    """Prefixes of the checkpoints in a directory and below it, sorted.
 
     Args:
-        source: str. Its prefix, or a directory that holds no other one.
-
-    Raises:
-        InputError: see `open_checkpoint`; also if there are several.
+        source: str. A directory on a local disk; anything else is a prefix.
     """
     if not os.path.isdir(source):
-        return open_checkpoint(source), os.path.dirname(source)
-    prefixes = find_checkpoints(source)
-    if len(prefixes) != 1:
-        raise InputError(
-            f"{source} must hold one checkpoint (*.index), but it holds "
-            f"{', '.join(prefixes) or 'none'}. Name one by its prefix."
-        )
-    return open_checkpoint(prefixes[0]), source
-
-
-def find_checkpoints(directory: str) -> list[str]:
-    """Prefixes of the checkpoints in a directory.
-
-    Of several steps of one checkpoint, such as model.ckpt-100 and
-    model.ckpt-200, it is the last.
-
-    Args:
-        directory: str. On a local disk; searched with all below it.
-
-    Returns:
-        list of str, sorted. Each is a prefix for `open_checkpoint`.
-    """
-    last = {}
-    for path in pathlib.Path(directory).rglob("*.index"):
-        prefix = str(path.with_suffix(""))
-        match = _STEP.fullmatch(prefix)
-        name, step = (match[1], int(match[2])) if match else (prefix, 0)
-        last[name] = max(last.get(name, (-1, "")), (step, prefix))
-    return sorted(prefix for _, prefix in last.values())
+        return [source]
+    paths = pathlib.Path(source).rglob("*.index")
+    return sorted(str(path.with_suffix("")) for path in paths)

@@ -160,6 +160,7 @@ class ImportCheckpoint(Operation):
         """Makes the model directory; returns what there is to say."""
         import keras
 
+        from realm_tf.checkpoints import initial
         from realm_tf.checkpoints import opening
         from realm_tf.checkpoints import published
         from realm_tf.models import model_directory
@@ -171,8 +172,8 @@ class ImportCheckpoint(Operation):
         tokenizer = opening.find_tokenizer(
             directories, self.vocab, cased=self.cased
         )
-        published.check_vocabulary(model, tokenizer)
-        lines += published.ignored_lines(sources)
+        for part in (model.query_embedder, model.block_embedder, model.reader):
+            initial.check_vocabulary(part.encoder, tokenizer)
         said = opening.find_header(directories)
         if self.license:
             said["license"] = self.license

@@ -5,12 +5,10 @@ import pathlib
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.tensor_files import open_directory
-from realm_tf.checkpoints.torch_files import open_torch_file
+from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.errors import InputError
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
@@ -21,14 +19,14 @@ WORDS = "bert.embeddings.word_embeddings.weight"
 @pytest.fixture
 def tensors():
     """Of a BertForPreTraining of two layers."""
-    file = open_torch_file(GOLDEN / "pytorch_model.bin")
+    file = open_torch_file(str(GOLDEN / "pytorch_model.bin"))
     return {name: file.read(name) for name in file.names()}
 
 
 def _source(tensors, **config):
     config |= json.loads((GOLDEN / "config.json").read_text())
     opened = Tensors(tensors, "file.safetensors")
-    return hugging_face.source_of(config, opened, "directory")
+    return hugging_face.source_of(config, opened)
 
 
 def _make(tensors, part="bert"):
@@ -54,17 +52,16 @@ def test_a_tensor_too_many_is_named(tensors, name):
 
 def test_a_tensor_of_no_part_is_named(tensors):
     tensors = {f"t5.{name}": value for name, value in tensors.items()}
-    with pytest.raises(InputError, match=r"no part of a BERT .*: t5\.bert"):
+    with pytest.raises(InputError, match=r"of the model takes: t5\.bert"):
         _source(tensors)
 
 
 def test_what_is_left_out_is_counted(tensors):
     tensors["bert.embeddings.position_ids"] = np.arange(9)[None]
     source = _source(tensors)
-    source.makers["encoder"]()
     kinds = ("decoder", "seq_relationship", "position_ids")
     left_out = [n for n in tensors if any(kind in n for kind in kinds)]
-    assert sorted(source.ignored) == sorted(left_out)
+    assert sorted(source.unread) == sorted(left_out)
 
 
 def test_a_head_that_is_not_tied_is_refused(tensors):
@@ -132,31 +129,3 @@ def test_a_config_becomes_the_encoders_arguments(theirs, ours):
 def test_another_config_is_refused(text, message):
     with pytest.raises(InputError, match=message):
         hugging_face.read_config(text, source="config.json")
-
-
-def test_files_cut_into_pieces(tensors, tmp_path):
-    names = sorted(tensors)
-    index = {}
-    for piece in range(2):
-        file = f"model-0000{piece + 1}-of-00002.safetensors"
-        some = {n: np.ascontiguousarray(tensors[n]) for n in names[piece::2]}
-        safetensors.numpy.save_file(some, tmp_path / file)
-        index |= dict.fromkeys(some, file)
-    path = tmp_path / "model.safetensors.index.json"
-    path.write_text(json.dumps({"weight_map": index}))
-    found = open_directory(str(tmp_path))
-    assert sorted(found.names()) == names
-    assert [p.rpartition("/")[2] for p in found.files] == sorted(
-        {*index.values()}
-    )
-    for name, value in tensors.items():
-        np.testing.assert_array_equal(found.read(name), value)
-    path.write_text(json.dumps({"weight_map": {**index, "more": file}}))
-    with pytest.raises(InputError, match="lacks the tensor more"):
-        open_directory(str(tmp_path))
-    path.write_text("{}")
-    with pytest.raises(InputError, match="is no index of weights"):
-        open_directory(str(tmp_path))
-    path.unlink()
-    with pytest.raises(InputError, match="holds no weights: expected model"):
-        open_directory(str(tmp_path))

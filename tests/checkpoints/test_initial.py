@@ -12,7 +12,7 @@ import safetensors.numpy
 from named_weights import save_tf
 
 from realm_tf import cli
-from realm_tf.checkpoints.torch_files import open_torch_file
+from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.models import model_directory
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"

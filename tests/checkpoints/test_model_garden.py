@@ -158,8 +158,11 @@ def arrays():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"_pooler_layer/bias": None}, "lacks tensors .*: _pooler_layer/bias"),
-        ({"_rezero": 1.0}, "no part of the model takes: encoder/_rezero/"),
+        (
+            {"_pooler_layer/bias": None},
+            "lacks tensors .*: encoder/_pooler_layer/bias",
+        ),
+        ({"_rezero": 1.0}, "no part of the model takes: encoder/_rezero"),
         ({"_pool_strides/x": 1.0}, "no encoders"),
         (
             {"_embedding_layer/embeddings": np.ones((50, 4), "float32")},

@@ -15,6 +15,7 @@ from gradients import gradient
 from realm_tf import losses
 from realm_tf.checkpoints import assignment
 from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints.source import Layout
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.block_reading import best_spans
 from realm_tf.models.block_table import BlockTable
@@ -53,7 +54,7 @@ def _encoder(goldens):
     )
     assignment.assign(
         encoder,
-        hugging_face.mapping("bert", 2, prefix=""),
+        hugging_face.NAMES.mapping(Layout("bert", ""), 2),
         assignment.Tensors(tensors, "goldens"),
     )
     return encoder

@@ -21,6 +21,8 @@ from realm_tf.models.knowledge_augmented_encoder import (
 
 GOLDENS = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm_encoder.npz"
 TOLERANCE = {"atol": 1e-4, "rtol": 1e-5}
+LAYOUT = next(x for x in hugging_face.NAMES.layouts if x.part == "encoder")
+MAPPING = hugging_face.NAMES.mapping(LAYOUT, 2)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def model(goldens):
     }
     assignment.assign(
         model,
-        hugging_face.mapping("encoder", 2),
+        MAPPING,
         assignment.Tensors(tensors, "goldens"),
     )
     return model
@@ -177,7 +179,6 @@ def test_gradients_are_the_peers(model, goldens):
     np.testing.assert_allclose(
         by_relevance, goldens["grad/relevance_score"], **TOLERANCE
     )
-    mapping = hugging_face.mapping("encoder", 2)
     norms = dict(
         zip(
             goldens["grad/param_names"].tolist(),
@@ -185,9 +186,9 @@ def test_gradients_are_the_peers(model, goldens):
             strict=True,
         )
     )
-    assert set(norms) == set(mapping)
+    assert set(norms) == set(MAPPING)
     for name, norm in norms.items():
-        path, _ = mapping[name]
+        path, _ = MAPPING[name]
         if path.startswith("pooled_dense"):
             assert norm == 0.0 and path not in by_path
             continue

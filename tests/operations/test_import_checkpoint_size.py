@@ -20,6 +20,7 @@ from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
 from realm_tf.models import model_directory
 
+NAMES = hugging_face.NAMES
 NUM_ROWS = 13_353_718
 
 
@@ -41,7 +42,8 @@ def _write(directory):
     for part, made in parts:
         folder = directory / part
         folder.mkdir()
-        table = hugging_face.mapping(part, 12)
+        layout = next(x for x in NAMES.layouts if x.part == part)
+        table = NAMES.mapping(layout, 12)
         tensors = assignment.extract(made, table)
         safetensors.numpy.save_file(
             {k: np.ascontiguousarray(v) for k, v in tensors.items()},

@@ -18,10 +18,9 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
-from realm_tf.checkpoints import published
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
-from realm_tf.checkpoints.torch_files import open_torch_file
+from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 
@@ -140,14 +139,6 @@ def test_a_row_that_is_no_number_is_refused(tmp_path):
         embeddings.read(2, 6)
 
 
-def test_a_difference_is_a_warning_where_texts_have_titles():
-    assert published.warnings_of(1e-4, True) == []
-    (line,) = published.warnings_of(3.0, True)
-    assert line.startswith("warning: ") and "these are another tower's" in line
-    (line,) = published.warnings_of(3.0, False)
-    assert "warning" not in line and "may include titles" in line
-
-
 @pytest.mark.slow
 def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
     """As those of a fine-tuned checkpoint, whose tower is the questions'."""
@@ -162,8 +153,7 @@ def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
     )
     assert status == 0
     printed = capsys.readouterr().out
-    assert "The texts have no titles" in printed
-    assert "or be another tower's (--block-tower)" in printed
+    assert "warning: 8 blocks embedded with the block tower differ" in printed
     model = model_directory.load(paths[0]).model
     assert not model.share_embedders
 

@@ -11,11 +11,6 @@ STORAGES = {
     "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage",
     "int64": "LongStorage",
-    "int32": "IntStorage",
-    "int16": "ShortStorage",
-    "int8": "CharStorage",
-    "uint8": "ByteStorage",
-    "bool": "BoolStorage",
 }
 
 
@@ -66,11 +61,6 @@ def tensor(storage, *, shape, strides, offset=0, more=b""):
     )
 
 
-def parameter(tensor):
-    function = global_name("torch._utils", "_rebuild_parameter")
-    return function + b"(" + tensor + b"\x88" + ORDERED_DICT + b"tR"
-
-
 def state_dict(tensors):
     items = (text(name) + value for name, value in tensors.items())
     return b"\x80\x02}(" + b"".join(items) + b"u."
@@ -83,18 +73,17 @@ VECTOR_DATA = np.arange(4, dtype="<f4")
 # Files.
 
 
-def write_zip(path, pickled, storages, byteorder=b"little"):
+def write_zip(path, pickled, storages):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", pickled)
-        if byteorder:
-            archive.writestr("archive/byteorder", byteorder)
+        archive.writestr("archive/byteorder", b"little")
         for key, data in storages.items():
             archive.writestr(f"archive/data/{key}", data.tobytes())
         archive.writestr("archive/version", b"3\n")
     return str(path)
 
 
-def save(path, arrays, *, wrap=lambda tensor: tensor):
+def save(path, arrays):
     """As torch.save: views of one array share its storage."""
     storages, tensors = {}, {}
     for name, array in arrays.items():
@@ -106,12 +95,10 @@ def save(path, arrays, *, wrap=lambda tensor: tensor):
             str(id(base)), base.size, kind=STORAGES[base.dtype.name]
         )
         itemsize = array.itemsize
-        tensors[name] = wrap(
-            tensor(
-                described,
-                shape=array.shape,
-                strides=[step // itemsize for step in array.strides],
-                offset=(array.ctypes.data - base.ctypes.data) // itemsize,
-            )
+        tensors[name] = tensor(
+            described,
+            shape=array.shape,
+            strides=[step // itemsize for step in array.strides],
+            offset=(array.ctypes.data - base.ctypes.data) // itemsize,
         )
     return write_zip(path, state_dict(tensors), storages)
