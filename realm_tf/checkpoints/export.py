@@ -9,6 +9,7 @@ from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints import presets
 from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.assignment import extract
 from realm_tf.checkpoints.assignment import have_equal_weights
@@ -22,7 +23,7 @@ SENTENCE_TRANSFORMERS, KERAS_HUB = "sentence-transformers", "keras-hub"
 _ACTIVATION = "gelu_approximate"
 _LAYER_NORM_EPSILON = 1e-12
 # Our name of a pooling to that of both libraries.
-_POOLINGS = {"mean": "mean", "first": "cls"}
+_POOLINGS = {ours: theirs for theirs, ours in presets.POOLINGS.items()}
 _MODULES = "sentence_transformers.models"
 
 

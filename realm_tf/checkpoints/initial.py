@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable
 
 import keras
@@ -16,7 +15,6 @@ from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import Embedding
 from realm_tf.errors import InputError
-from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.model_directory import LoadedModel
 from realm_tf.models.open_qa import OpenQa
@@ -27,10 +25,10 @@ from realm_tf.text.tokenizer import Tokenizer
 # sentence-transformers trains such models with the same factor
 # (MultipleNegativesRankingLoss, scale=20).
 COSINE_SCORE_SCALE = 20.0
-# Of a BERT that was not trained to embed, what learns from less than a random
-# projection: as MiniLM's.
 # Rows of a word embedding beyond its vocabulary, less than this (our choice).
 _MOST_PADDING = 128
+# As MiniLM embeds. A BERT that was not trained to embed learns from less by it
+# than by a random projection.
 COSINE = Embedding("mean", None, normalize=True)
 
 
@@ -40,27 +38,26 @@ def from_source(
     *,
     vocab: str | None = None,
     cased: bool = False,
-    num_heads: int | None = None,
-    projection_dim: int | None = None,
-    cosine: bool | None = None,
-    query_prefix: str | None = None,
-    block_prefix: str | None = None,
+    num_heads: int = 0,
+    projection_dim: int = 0,
+    cosine: bool = False,
+    query_prefix: str = "",
+    block_prefix: str = "",
     **options,
 ):
     """A model that begins with a BERT from files.
 
     Args:
-        kind: str. `"hf"`, `"tf1"`, `"garden"` or `"keras-hub"`.
-        source: str. A directory; of the second and third also the prefix of a
-            checkpoint, of the last also the name of a preset.
+        kind: str. See `open_source`.
+        source: str. See `open_source`.
         vocab: str. Its vocab.txt. Defaults to the one beside it.
-        cased: bool. Whether that is a cased BERT's, which files of the second
-            and third kind do not say. Defaults to `False`.
-        num_heads: int. Of the second kind; see `tf1.bert_config`.
-        projection_dim: int. Width of the embeddings. Defaults to what the source
-            says, or 128.
-        cosine: bool. Embed as `COSINE`. Defaults to `None`: not.
-        query_prefix: str. Read before questions. Defaults to what the source
+        cased: bool. Whether that is a cased BERT's, which no file of `"tf1"` or
+            `"garden"` says. Defaults to `False`.
+        num_heads: int. Of `"tf1"`; see `tf1.bert_config`.
+        projection_dim: int. Width of the embeddings. Defaults to `0`: what the
+            source says, or 128.
+        cosine: bool. Embed as `COSINE`. Defaults to `False`.
+        query_prefix: str. Text before questions. Defaults to what the source
             says, or nothing.
         block_prefix: str. The same of blocks.
         **options: see `open_qa`.
@@ -71,115 +68,37 @@ def from_source(
     Raises:
         InputError: if something is missing, damaged or no BERT.
     """
-    make_embedding = functools.partial(
-        _embedding,
-        source,
-        projection_dim=projection_dim,
-        cosine=cosine,
-        prefixes={"query_prefix": query_prefix, "block_prefix": block_prefix},
-    )
-    if kind == "keras-hub":
-        if vocab or cased:
-            raise InputError(
-                "A Keras Hub preset brings its tokenizer: leave --vocab and "
-                "--cased out."
-            )
-        return _from_preset(source, make_embedding, **options)
     opened = open_source(kind, source, num_heads)
     if BERT not in opened.makers:
         raise InputError(
             f"{source} holds {', '.join(opened.makers)} of a REALM: use "
             f"`realm import {kind} --source {source}`."
         )
+    embedding = opened.embedding
+    if embedding and (projection_dim or cosine):
+        raise InputError(
+            f"{source} says itself how its BERT embeds texts: leave "
+            "--set cosine and --set projection_dim out."
+        )
+    if not embedding:
+        with_projection = Embedding(projection_dim=projection_dim or 128)
+        embedding = COSINE if cosine else with_projection
     return open_qa(
         opened.makers[BERT],
-        find_tokenizer([opened.directory], vocab, cased=cased),
+        opened.tokenizer
+        or find_tokenizer([opened.directory], vocab, cased=cased),
         Card(
             f"BERT read with `realm init --from {kind}` from {source}.",
             sources=opened.checksums(),
             **find_header([opened.directory]),
         ),
         make_masked_lm=opened.makers.get(ENCODER),
-        embedding=make_embedding(opened.embedding),
+        embedding=dataclasses.replace(
+            embedding,
+            query_prefix=query_prefix or embedding.query_prefix,
+            block_prefix=block_prefix or embedding.block_prefix,
+        ),
         **options,
-    )
-
-
-def _from_preset(preset, make_embedding, **options):
-    make_encoder, tokenizer, said = _open_preset(preset)
-    card = Card(f"BERT from the Keras Hub preset {preset}.")
-    embedding = make_embedding(said)
-    return open_qa(
-        make_encoder, tokenizer, card, embedding=embedding, **options
-    )
-
-
-def _embedding(source, said, *, projection_dim, cosine, prefixes):
-    """How the towers embed: as a source says, or as was asked for."""
-    if said and (projection_dim or cosine):
-        raise InputError(
-            f"{source} says itself how its BERT embeds texts: leave "
-            "--set cosine and --set projection_dim out."
-        )
-    found = said or (COSINE if cosine else Embedding())
-    changes = {k: text for k, text in prefixes.items() if text is not None}
-    if projection_dim and not cosine:
-        changes["projection_dim"] = projection_dim
-    return dataclasses.replace(found, **changes)
-
-
-def _open_preset(preset):
-    """The BERT of a preset, or a directory, of Keras Hub and its tokenizer.
-
-    Returns:
-        `(function that makes a BertEncoder, Tokenizer, Embedding)`, the last
-        `None` unless it is a `TextEmbedder`'s. The backbone has the tanh GELU
-        and a LayerNorm epsilon of 1e-12, whatever it was converted from.
-    """
-    import keras_hub
-
-    # There is no public way to ask.
-    from keras_hub.src.utils import preset_utils
-
-    said = None
-    try:
-        if preset_utils.check_file_exists(preset, "task.json"):
-            task = preset_utils.load_json(preset, "task.json")
-            if task["class_name"] == "BertTextEmbedder":
-                said = _of_text_embedder(task["config"])
-        backbone = keras_hub.models.BertBackbone.from_preset(preset)
-        tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
-    except Exception as error:  # Whatever loaders of many hosts raise.
-        raise InputError(
-            f"--source {preset}: Keras Hub could not load it as a BERT "
-            f"({type(error).__name__}: {error})."
-        ) from error
-
-    # Those arguments that both have, of one name.
-    ours = inspect.signature(BertEncoder).parameters
-    config = backbone.get_config()
-    sizes = {name: config[name] for name in ours if name in config}
-
-    def make_encoder():
-        encoder = BertEncoder(**sizes)
-        copy_weights(backbone, encoder)
-        return encoder
-
-    vocabulary = tokenizer.get_vocabulary()
-    tokenizer = Tokenizer(vocabulary, lowercase=tokenizer.lowercase)
-    return make_encoder, tokenizer, said
-
-
-def _of_text_embedder(config):
-    """What a `BertTextEmbedder` of Keras Hub says of itself."""
-    poolings = {"mean": "mean", "cls": "first"}
-    if config["pooling_mode"] not in poolings:
-        raise InputError(
-            f"It pools by {config['pooling_mode']}: expected "
-            f"{' or '.join(poolings)}."
-        )
-    return Embedding(
-        poolings[config["pooling_mode"]], None, config["normalize"]
     )
 
 

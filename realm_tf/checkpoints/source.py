@@ -20,6 +20,7 @@ from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.models.reader import Reader
+from realm_tf.text.tokenizer import Tokenizer
 
 # Parts that a checkpoint can contain, and the class over the BERT of each.
 BERT = "bert"
@@ -103,21 +104,24 @@ class Source:
         directory: str. Where it is, for files beside it.
         makers: dict. Each part, such as `BERT`, to the function without
             arguments that makes it with its weights.
-        files: tuple of str. The files that contain the weights.
+        files: tuple of str. The files that contain the weights. Defaults to
+            none.
         unread: tuple of str. Tensors that no part needs.
         block_embeddings: `BlockEmbeddings`. Defaults to `None`.
         name: str. The user's name of it. Defaults to `directory`.
         embedding: `Embedding`. Of a BERT that was trained to embed. Defaults to
             `None`.
+        tokenizer: `Tokenizer`. Defaults to `None`: of files in the directory.
     """
 
     directory: str
     makers: dict
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     block_embeddings: BlockEmbeddings | None = None
     name: str | None = None
     embedding: Embedding | None = None
+    tokenizer: Tokenizer | None = None
 
     def __str__(self):
         return self.name or self.directory

@@ -90,16 +90,14 @@ _NAMES = Names(
 )
 
 
-def bert_config(
-    mapping: dict, tensors: Tensors, num_heads: int | None = None
-) -> dict:
+def bert_config(mapping: dict, tensors: Tensors, num_heads: int = 0) -> dict:
     """The arguments of `BertEncoder` that variables' shapes tell.
 
     Args:
         mapping: dict. See `assign`.
         tensors: `Tensors`.
-        num_heads: int. Attention heads. Defaults to `None`: one for each 64
-            of the width, as in every BERT that Google published.
+        num_heads: int. Attention heads. Defaults to `0`: one for each 64 of
+            the width, as in every BERT that Google published.
 
     Returns:
         dict. The others are as BERT has them by default.
@@ -110,9 +108,9 @@ def bert_config(
     """
     sizes = bert_sizes(mapping, tensors)
     hidden_dim = sizes["hidden_dim"]
-    if num_heads is None and hidden_dim % _HEAD_DIM == 0:
+    if not num_heads and hidden_dim % _HEAD_DIM == 0:
         num_heads = hidden_dim // _HEAD_DIM
-    if not num_heads or num_heads < 1 or hidden_dim % num_heads:
+    if not num_heads or hidden_dim % num_heads:
         raise InputError(
             f"{tensors.source}: name the attention heads (import: --num-heads, init: "
             f"--set num_heads), which must divide the width, "
@@ -121,7 +119,7 @@ def bert_config(
     return sizes | {"num_heads": num_heads}
 
 
-def open_source(source: str, num_heads: int | None = None) -> Source:
+def open_source(source: str, num_heads: int = 0) -> Source:
     """The parts of the checkpoints in a directory, or of one checkpoint.
 
     Args:

@@ -11,13 +11,11 @@ this file, all but the embedding tables, which stayed those of MiniLM: weights o
 writes the file anew, from a model that was trained so.
 """
 
-import json
 import pathlib
 
 import numpy as np
 
-from realm_tf.artifacts import fingerprints
-from realm_tf.errors import InputError
+from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 
 FILE = pathlib.Path(__file__).with_name("trained_reader.npz")
 NOTE = (
@@ -28,11 +26,6 @@ NOTE = (
     "more clozes, of names that a tagger of WikiGold (CC BY 4.0) found; last, from "
     "7,831 questions about documents of 178 invented organisations."
 )
-_FROZEN = (
-    *("token_embedding", "position_embedding", "segment_embedding"),
-    "embeddings_layer_norm",
-)
-_SETTINGS = ("reads_titles", "max_joint_length")
 _LARGEST = 127
 # No column is so small that it would have no scale.
 _LEAST = 1e-12
@@ -43,30 +36,20 @@ def assign(reader) -> None:
 
     Args:
         reader: `Reader` of MiniLM's size, with MiniLM's embedding tables.
-
-    Raises:
-        InputError: if it is of another size, or has other tables.
     """
     with np.load(FILE) as file:
         arrays = dict(file)
-    settings = json.loads(str(arrays.pop("settings")))
-    if settings["embeddings"] != _embeddings(reader):
-        raise InputError(
-            "--reader trained is for a reader of all layers of MiniLM with "
-            "MiniLM's own embedding tables."
-        )
-    variables = _variables(reader)
-    for name, variable in variables.items():
+    for name, variable in _variables(reader).items():
         value = arrays[name].astype("float32")
         if f"{name}:scale" in arrays:
             value *= arrays[f"{name}:scale"]
         variable.assign(value.reshape(variable.shape))
-    for name in _SETTINGS:
-        setattr(reader, name, settings[name])
+    reader.reads_titles = True
+    reader.max_joint_length = MAX_JOINT_LENGTH
 
 
 def write(reader, path: str) -> None:
-    """Writes what `assign` reads.
+    """Writes the file for `assign`.
 
     Args:
         reader: `Reader`.
@@ -87,9 +70,7 @@ def write(reader, path: str) -> None:
         scale = np.maximum(np.abs(value).max(axis=0), _LEAST) / _LARGEST
         arrays[name] = np.round(value / scale).astype("int8")
         arrays[f"{name}:scale"] = scale
-    settings = {name: getattr(reader, name) for name in _SETTINGS}
-    settings["embeddings"] = _embeddings(reader)
-    np.savez_compressed(path, settings=json.dumps(settings), **arrays)
+    np.savez_compressed(path, **arrays)
 
 
 def _variables(reader):
@@ -107,24 +88,12 @@ def _variables(reader):
     }
 
 
-def _embeddings(reader):
-    """Fingerprint of size and tables."""
-    tables = [
-        np.asarray(variable).tobytes()
-        for name in _FROZEN
-        for variable in reader.encoder.get_layer(name).weights
-    ]
-    sizes = [v.shape for v in _variables(reader).values()]
-    return fingerprints.fingerprint_all((str(sizes), *tables))
-
-
 def _main(*, model: str):
     """Writes the file beside this module.
 
     Args:
         model: model directory whose reader learned to read.
     """
-
     from realm_tf.models import model_directory
 
     write(model_directory.load(model).model.reader, str(FILE))

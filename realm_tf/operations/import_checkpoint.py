@@ -81,8 +81,8 @@ class ImportCheckpoint(Operation):
     cased: bool = False
     """the vocabulary is of a cased BERT (if not given: as the source's
     tokenizer_config.json says, else uncased)"""
-    num_heads: int | None = None
-    """tf1: attention heads (if not given: one for 64 of the width)"""
+    num_heads: int = 0
+    """tf1: attention heads; 0: one for 64 of the width"""
     license: str | None = None
     """for the model's card (if not given: what the source's README.md says)"""
     seed: int = 0

@@ -16,6 +16,7 @@ from realm_tf.operations.operation import Repeated
 _TAKEN = {
     "minilm": {"wheel", "reader"},
     "random": {"set", "vocab"},
+    "keras-hub": {"set", "source"},
 }
 _OF_BERTS = {"set", "source", "vocab", "cased"}
 
@@ -160,6 +161,6 @@ class Init(Operation):
             self.source,
             vocab=self.vocab,
             cased=self.cased,
-            **{name: value or None for name, value in changes.items()},
+            **changes,
             **options,
         )

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import tokenizers
 
 from realm_tf.checkpoints.opening import find_tokenizer
 from realm_tf.errors import InputError
@@ -11,13 +12,11 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe"]
 def _write(directory, settings, *, in_tokenizer):
     """A vocabulary with its settings; tokenizer.json holds both."""
     if in_tokenizer:
-        model = {
-            "type": "WordPiece",
-            "vocab": {w: i for i, w in enumerate(WORDS)},
-        }
-        normalizer = {"type": "BertNormalizer", **settings}
-        content = {"model": model, "normalizer": normalizer}
-        (directory / "tokenizer.json").write_text(json.dumps(content))
+        vocabulary = {word: number for number, word in enumerate(WORDS)}
+        model = tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]")
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(**settings)
+        tokenizer.save(str(directory / "tokenizer.json"))
         return
     (directory / "vocab.txt").write_text("\n".join(WORDS))
     settings["do_lower_case"] = settings.pop("lowercase")

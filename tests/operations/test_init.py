@@ -170,6 +170,8 @@ def test_a_trained_reader_is_for_minilm(tmp_path, capsys):
     arguments += ["--reader", "trained", "--output", str(tmp_path / "model")]
     assert cli.main(arguments) == 2
     assert "--reader is not for --from random" in capsys.readouterr().err
+    with pytest.raises(InputError, match="leave --reader-layers out"):
+        minilm_wheel.minilm(reader_layers=3, trained_reader=True)
 
 
 def test_a_failed_download_says_how_to_go_on(monkeypatch):
