@@ -9,35 +9,6 @@ from realm_tf.errors import InputError
 
 # The dense layer above [CLS]; a BERT that came without one keeps a random one.
 POOLER = "pooled_dense"
-# Our layer of a BERT: google-research/bert's name, which Hugging Face spells
-# with dots.
-BERT_LAYERS = {
-    "token_embedding": "bert/embeddings/word_embeddings",
-    "position_embedding": "bert/embeddings/position_embeddings",
-    "segment_embedding": "bert/embeddings/token_type_embeddings",
-    "embeddings_layer_norm": "bert/embeddings/LayerNorm",
-    POOLER: "bert/pooler/dense",
-    **{
-        f"transformer_layer_{{i}}/{ours}": f"bert/encoder/layer_{{i}}/{theirs}"
-        for ours, theirs in {
-            "self_attention_layer/query": "attention/self/query",
-            "self_attention_layer/key": "attention/self/key",
-            "self_attention_layer/value": "attention/self/value",
-            "self_attention_layer/attention_output": "attention/output/dense",
-            "self_attention_layer_norm": "attention/output/LayerNorm",
-            "feedforward_intermediate_dense": "intermediate/dense",
-            "feedforward_output_dense": "output/dense",
-            "feedforward_layer_norm": "output/LayerNorm",
-        }.items()
-    },
-}
-
-# Of variables, for `expand`, where a source spells them as Keras does.
-KERAS_ENDINGS = {
-    name: f"/{name}"
-    for name in ("embeddings", "kernel", "bias", "gamma", "beta")
-}
-
 # Of names in a message.
 _MOST_LISTED = 5
 
@@ -117,48 +88,6 @@ class Tensors:
         return dataclasses.replace(
             self, arrays={new: self.arrays[old] for new, old in names.items()}
         )
-
-
-def expand(
-    layers: dict,
-    num_layers: int,
-    *,
-    endings: dict[str, str],
-    transposed: bool = False,
-) -> dict:
-    """The mapping of a table of layers.
-
-    Args:
-        layers: dict. Path of our layer, or of a variable `output_bias`, to
-            the source's name of it. In both, `{i}` is the number of a
-            Transformer layer.
-        num_layers: int. Transformer layers.
-        endings: dict. What the source appends for our layers' `embeddings`,
-            `kernel`, `bias`, `gamma` and `beta`.
-        transposed: bool. Whether the source's kernels are our transposed
-            ones. Defaults to `False`.
-
-    Returns:
-        dict of tensor name to `(variable path, whether it is transposed)`,
-        for `assign`.
-    """
-    mapping = {}
-    for ours, theirs in layers.items():
-        if ours.endswith("output_bias"):
-            mapping[theirs] = (ours, False)
-            continue
-        if ours.endswith("_embedding"):
-            variables = ("embeddings",)
-        else:
-            is_norm = ours.endswith("_norm")
-            variables = ("gamma", "beta") if is_norm else ("kernel", "bias")
-        for i in range(num_layers if "{i}" in ours else 1):
-            for variable in variables:
-                mapping[theirs.replace("{i}", str(i)) + endings[variable]] = (
-                    f"{ours}/{variable}".replace("{i}", str(i)),
-                    transposed and variable == "kernel",
-                )
-    return mapping
 
 
 def assign(model, mapping: dict, tensors: Tensors):

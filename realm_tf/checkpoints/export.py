@@ -48,21 +48,19 @@ def write(model, directory: str, format: str) -> None:
     towers = {"": query}
     if not have_equal_weights(query, block):
         towers = {"query_embedder": query, "block_embedder": block}
+    prompts = {
+        "query": _prompt(query, tokenizer),
+        "document": _prompt(block, tokenizer),
+    }
     for name, tower in towers.items():
         path = os.path.join(directory, name)
         if format == SENTENCE_TRANSFORMERS:
-            prompts = {"query": query, "document": block}
-            prompts = {
-                kind: _prompt(each, tokenizer)
-                for kind, each in prompts.items()
-                if not name or each is tower
-            }
             _write_sentence_transformer(tower, prompts, tokenizer, path, model)
         else:
-            _write_preset(tower, tokenizer, path, model)
+            _write_preset(tower.encoder, tower, tokenizer, path, model)
     if format == KERAS_HUB:
         path = os.path.join(directory, "reader")
-        _write_backbone(open_qa.reader.encoder, tokenizer, path, model)
+        _write_preset(open_qa.reader.encoder, None, tokenizer, path, model)
 
 
 def _prompt(tower, tokenizer):
@@ -74,7 +72,7 @@ def _prompt(tower, tokenizer):
 def _write_sentence_transformer(tower, prompts, tokenizer, directory, model):
     import safetensors.numpy
 
-    if tower.pooling not in _POOLINGS or tower.projection_dim is not None:
+    if not _is_bare(tower):
         raise InputError(
             f"{model} embeds with pooling {tower.pooling} and projection "
             f"{tower.projection_dim}. Sentence Transformers has the mean and "
@@ -138,35 +136,9 @@ def _write_sentence_transformer(tower, prompts, tokenizer, directory, model):
     )
 
 
-def _write_preset(tower, tokenizer, directory, model):
+def _write_preset(encoder, tower, tokenizer, directory, model):
     """A `BertTextEmbedder`, or a backbone where it has no place for a tower."""
-    if (
-        tower.pooling not in _POOLINGS
-        or tower.projection_dim is not None
-        or tower.prefix_ids
-    ):
-        _write_backbone(tower.encoder, tokenizer, directory, model)
-        return
     from keras_hub import models
-
-    models.BertTextEmbedder(
-        _backbone(tower.encoder, model),
-        models.BertTextEmbedderPreprocessor(
-            _tokenizer(tokenizer),
-            sequence_length=tower.encoder.max_sequence_length,
-        ),
-        pooling_mode=_POOLINGS[tower.pooling],
-        normalize=tower.normalize,
-    ).save_to_preset(directory)
-
-
-def _write_backbone(encoder, tokenizer, directory, model):
-    _backbone(encoder, model).save_to_preset(directory)
-    _tokenizer(tokenizer).save_to_preset(directory)
-
-
-def _backbone(encoder, model):
-    import keras_hub
 
     config = encoder.get_config()
     fixed = config.pop("activation"), config.pop("layer_norm_epsilon")
@@ -177,14 +149,24 @@ def _backbone(encoder, model):
             f"{_LAYER_NORM_EPSILON:g} only."
         )
     config.pop("name")
-    backbone = keras_hub.models.BertBackbone(**config)
+    backbone = models.BertBackbone(**config)
     copy_weights(encoder, backbone)
-    return backbone
-
-
-def _tokenizer(tokenizer):
-    import keras_hub
-
-    return keras_hub.models.BertTokenizer(
+    its_tokenizer = models.BertTokenizer(
         list(tokenizer.vocabulary), lowercase=tokenizer.lowercase
     )
+    if not tower or not _is_bare(tower) or tower.prefix_ids:
+        backbone.save_to_preset(directory)
+        its_tokenizer.save_to_preset(directory)
+        return
+    models.BertTextEmbedder(
+        backbone,
+        models.BertTextEmbedderPreprocessor(
+            its_tokenizer, sequence_length=encoder.max_sequence_length
+        ),
+        pooling_mode=_POOLINGS[tower.pooling],
+        normalize=tower.normalize,
+    ).save_to_preset(directory)
+
+
+def _is_bare(tower):
+    return tower.pooling in _POOLINGS and tower.projection_dim is None

@@ -2,22 +2,17 @@
 
 import dataclasses
 import functools
-import glob
 import json
 import os
-import re
 
 from realm_tf.artifacts import hubs
 from realm_tf.checkpoints import sentence_transformers
 from realm_tf.checkpoints import tensor_files
-from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import QUERY_EMBEDDER
 from realm_tf.checkpoints.source import READER
-from realm_tf.checkpoints.source import Layout
 from realm_tf.checkpoints.source import Names
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import make_part
@@ -30,65 +25,7 @@ _BESIDE = (
     *("README.md", sentence_transformers.MODULES),
     *(sentence_transformers.PROMPTS, "*_Pooling/config.json"),
 )
-# PyTorch keeps a dense kernel as [out, in].
-_ENDINGS = {
-    **dict.fromkeys(("embeddings", "kernel", "gamma"), ".weight"),
-    **dict.fromkeys(("bias", "beta"), ".bias"),
-}
-# Of TensorFlow's names in the oldest files, such as bert-base-uncased's.
-_OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}
-
-
-def _embedder(part, start):
-    head = f"{start}cls"
-    layers = {
-        "projection": f"{head}.dense",
-        "projection_layer_norm": f"{head}.LayerNorm",
-    }
-    return Layout(part, f"{start}realm.", layers)
-
-
-def _reader(start):
-    head = f"{start}qa_outputs"
-    layers = {
-        "span_scorer/endpoints": f"{head}.dense_intermediate",
-        "span_scorer/score": f"{head}.dense_output",
-        "span_scorer/layer_norm": f"{head}.layer_normalization",
-    }
-    return Layout(READER, f"{start}realm.", layers)
-
-
-_HEAD = "cls.predictions"
-_MASKED_LM = {
-    "masked_lm_head/intermediate_dense": f"{_HEAD}.transform.dense",
-    "masked_lm_head/intermediate_layer_norm": f"{_HEAD}.transform.LayerNorm",
-    "masked_lm_head/output_bias": f"{_HEAD}.bias",
-}
-# Classes of REALM, a BERT with heads and one without.
-NAMES = Names(
-    layouts=(
-        _reader(""),
-        _reader("reader."),
-        _embedder(EMBEDDER, ""),
-        _embedder(EMBEDDER, "embedder."),
-        _embedder(QUERY_EMBEDDER, "query_embedder."),
-        Layout(ENCODER, "realm.", _MASKED_LM),
-        Layout(ENCODER, "bert.", _MASKED_LM),
-        Layout(BERT, "bert."),
-        Layout(BERT, ""),
-    ),
-    bert={
-        ours: theirs.removeprefix("bert/")
-        .replace("layer_{i}", "layer.{i}")
-        .replace("/", ".")
-        for ours, theirs in BERT_LAYERS.items()
-    },
-    endings=_ENDINGS,
-    transposed=True,
-    # Heads, copies of word embeddings in them, and the numbers from 0.
-    unread=r"(.*\.)?(cls\.(predictions|seq_relationship)|embeddings\.position_ids)"
-    r".*",
-)
+NAMES = Names.of("hugging_face")
 
 # Our argument of `BertEncoder`: the name in config.json.
 _CONFIG_NAMES = {
@@ -167,14 +104,6 @@ def from_encoder_config(config: dict) -> dict:
     }
 
 
-def _fetch(address):
-    """Fetches the files of a repository that are read, safetensors if any."""
-    directory = hubs.fetch(address, [*_BESIDE, "model*.safetensors*"])
-    if not glob.glob(os.path.join(directory, "model*.safetensors*")):
-        hubs.fetch(address, ["pytorch_model*.bin*"])
-    return directory
-
-
 def open_source(source: str) -> Source:
     """The parts of a REALM or BERT in a directory or on the hub.
 
@@ -183,14 +112,17 @@ def open_source(source: str) -> Source:
             address, see `artifacts.hubs`.
 
     Returns:
-        `Source`. Its makers add to its `ignored` what they leave out.
+        `Source`.
 
     Raises:
         InputError: if something is missing, damaged or of no known kind.
     """
     directory = source
     if hubs.is_address(source):
-        directory = _fetch(source)
+        directory = hubs.fetch(source, [*_BESIDE, tensor_files.SAFETENSORS])
+        weights = os.path.join(directory, tensor_files.SAFETENSORS)
+        if not os.path.exists(weights):
+            hubs.fetch(source, [tensor_files.PYTORCH])
     path = os.path.join(directory, "config.json")
     if not os.path.isfile(path):
         raise InputError(
@@ -219,12 +151,12 @@ def source_of(config: dict, tensors: Tensors) -> Source:
     Returns:
         `Source` without a directory.
     """
-    tensors = tensors.renamed(
-        {
-            re.sub("(?<=[.])(gamma|beta)$", lambda m: _OLD_ENDINGS[m[0]], n): n
-            for n in tensors.names()
-        }
-    )
+    # The oldest files, such as bert-base-uncased's, have TensorFlow's endings.
+    names = {
+        name.replace(".gamma", ".weight").replace(".beta", ".bias"): name
+        for name in tensors.names()
+    }
+    tensors = tensors.renamed(names)
     make = functools.partial(_make, config)
     source = NAMES.find(tensors, make, config["num_hidden_layers"])
     if not source.makers:
@@ -247,5 +179,5 @@ def _make(config, layout, mapping, tensors):
             f"{tensors.source}: a masked-LM head that is not tied to the "
             "word embeddings cannot be read."
         )
-    layout = dataclasses.replace(layout, arguments=arguments)
-    return make_part(layout, mapping, tensors, encoder_config(config))
+    bert = encoder_config(config)
+    return make_part(layout, mapping, tensors, bert, **arguments)

@@ -53,7 +53,7 @@ def from_source(
         vocab: str. Its vocab.txt. Defaults to the one beside it.
         cased: bool. Whether that is a cased BERT's, which no file of `"tf1"` or
             `"garden"` says. Defaults to `False`.
-        num_heads: int. Of `"tf1"`; see `tf1.bert_config`.
+        num_heads: int. Of `"tf1"`; see `tf1.open_source`.
         projection_dim: int. Width of the embeddings. Defaults to `0`: what the
             source says, or 128.
         cosine: bool. Embed as `COSINE`. Defaults to `False`.

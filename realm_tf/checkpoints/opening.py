@@ -30,7 +30,7 @@ def open_source(kind: str, source: str, num_heads: int = 0) -> Source:
             see `artifacts.hubs`, of the next two also the prefix of a
             checkpoint, of the last also the name of a preset.
         num_heads: int. Attention heads of `"tf1"`, whose files do not say it;
-            see `tf1.bert_config`.
+            see `tf1.open_source`.
 
     Returns:
         `Source`.

@@ -55,9 +55,8 @@ def make_model(opened: list[Source], tower: Source | None):
         )
     if {READER, ENCODER} <= set(makers):
         raise InputError(
-            "The sources hold a reader and a masked-LM encoder, which are two "
-            "BERTs, but a model has one for both: leave one of the sources "
-            "out."
+            "The sources hold a reader and a masked-LM encoder, two BERTs, but "
+            "a model has one for both: leave one of the sources out."
         )
     block_embedder = query_embedder = makers[EMBEDDER]()
     if QUERY_EMBEDDER in makers:
@@ -69,23 +68,23 @@ def make_model(opened: list[Source], tower: Source | None):
             raise InputError(f"--block-tower {tower} has no embedder.")
         block_embedder = tower.makers[EMBEDDER]()
         lines.append(f"block tower: from {tower}")
-    encoder = None
+    encoder = makers[ENCODER]() if ENCODER in makers else None
     if READER in makers:
         reader = makers[READER]()
-    elif ENCODER in makers:
-        encoder = makers[ENCODER]()
-        reader = Reader(encoder.encoder)
-        lines.append("reader: the BERT of the encoder, its head is random")
     else:
-        bert = query_embedder.encoder
-        reader = Reader(copy_layers(bert, bert.num_layers))
-        lines.append("reader: the BERT of the embedder, its head is random")
-    return OpenQa(
+        bert = (encoder or query_embedder).encoder
+        # The embedder keeps its own.
+        bert = bert if encoder else copy_layers(bert, bert.num_layers)
+        reader = Reader(bert)
+        part = ENCODER if encoder else EMBEDDER
+        lines.append(f"reader: the BERT of the {part}, its head is random")
+    model = OpenQa(
         query_embedder,
         block_embedder,
         reader,
         knowledge_augmented_encoder=encoder,
-    ), lines
+    )
+    return model, lines
 
 
 def there_already(directory, is_ours: bool) -> str:

@@ -13,11 +13,13 @@ from realm_tf.errors import InputError
 
 MODULES = "modules.json"
 PROMPTS = "config_sentence_transformers.json"
-_POOLING_CONFIG = "config.json"
-# Its name of a pooling, in old files with the ending below, to ours.
-_POOLINGS = {"cls": "first", "cls_token": "first", "mean": "mean"}
-_OLD_POOLING = "pooling_mode_"
-_OLD_ENDING = "_tokens"
+# Its name of a pooling, in new and in old files, to ours.
+_POOLINGS = {
+    "cls": "first",
+    "pooling_mode_cls_token": "first",
+    "mean": "mean",
+    "pooling_mode_mean_tokens": "mean",
+}
 # Names of prompts of what is searched for and of what is found.
 _OF_QUERIES = ("query", "search_query", "retrieval.query")
 _OF_BLOCKS = ("passage", "document", "search_document", "retrieval.passage")
@@ -43,7 +45,9 @@ def read(directory: str) -> Embedding | None:
     for module in _json(path):
         kind = module["type"].rpartition(".")[2]
         if kind == "Pooling":
-            pooling = _pooling(os.path.join(directory, module["path"]))
+            pooling = _pooling(
+                os.path.join(directory, module["path"], "config.json")
+            )
         elif kind == "Normalize":
             normalize = True
         elif kind != "Transformer" or module["path"]:
@@ -64,13 +68,11 @@ def read(directory: str) -> Embedding | None:
             )
     # Cosines are products of what is normalised.
     normalize = normalize or similarity == "cosine"
-    return Embedding(
-        pooling,
-        None,
-        normalize,
-        _first(prompts, _OF_QUERIES),
-        _first(prompts, _OF_BLOCKS),
-    )
+    prefixes = [
+        next((prompts[name] for name in names if prompts.get(name)), "")
+        for names in (_OF_QUERIES, _OF_BLOCKS)
+    ]
+    return Embedding(pooling, None, normalize, *prefixes)
 
 
 def _json(path):
@@ -81,13 +83,12 @@ def _json(path):
         raise InputError(f"{path} is missing or no JSON ({error}).") from error
 
 
-def _pooling(directory):
-    path = os.path.join(directory, _POOLING_CONFIG)
+def _pooling(path):
     config = _json(path)
     modes = config.get("pooling_mode") or [
-        name.removeprefix(_OLD_POOLING).removesuffix(_OLD_ENDING)
+        name
         for name, value in config.items()
-        if name.startswith(_OLD_POOLING) and value is True
+        if name.startswith("pooling_mode_") and value is True
     ]
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or modes[0] not in _POOLINGS:
@@ -100,7 +101,3 @@ def _pooling(directory):
             f"{path} leaves prompts out of the mean, which no tower here does."
         )
     return _POOLINGS[modes[0]]
-
-
-def _first(prompts, names):
-    return next((prompts[name] for name in names if prompts.get(name)), "")

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import itertools
+import pathlib
 import re
+import tomllib
 
 import numpy as np
 
@@ -11,7 +13,6 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.checkpoints.assignment import POOLER
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
-from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.assignment import listed
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
@@ -163,8 +164,10 @@ class Names:
         layouts: tuple of `Layout`. Of two with the same scope, the first that
             is present counts.
         bert: dict. Our layer of a BERT to the library's name, below the scope.
-        endings: dict. See `expand`.
-        transposed: bool. See `expand`.
+            In both, `{i}` is the number of a Transformer layer.
+        endings: dict. What the library appends to the name of a layer for our
+            `embeddings`, `kernel`, `bias`, `gamma` and `beta`.
+        transposed: bool. Whether its kernels are our transposed ones.
         unread: str. A regular expression of tensors that no part needs.
     """
 
@@ -173,6 +176,14 @@ class Names:
     endings: dict
     transposed: bool = False
     unread: str = "(?!)"
+
+    @classmethod
+    def of(cls, library: str) -> "Names":
+        """The names of names.toml of `"tf1"`, `"hugging_face"`, ..."""
+        text = pathlib.Path(__file__).with_name("names.toml").read_text("utf-8")
+        table = tomllib.loads(text)[library]
+        layouts = tuple(Layout(**each) for each in table.pop("layouts"))
+        return cls(layouts, **table)
 
     def mapping(self, layout: Layout, num_layers: int, *, pooler=True) -> dict:
         """The mapping of a part, for `assign`.
@@ -186,12 +197,28 @@ class Names:
         bert = {ours: layout.scope + name for ours, name in self.bert.items()}
         if not pooler:
             del bert[POOLER]
-        return expand(
-            bert | layout.head,
-            num_layers,
-            endings=self.endings,
-            transposed=self.transposed,
-        )
+        return self._expand(bert | layout.head, num_layers)
+
+    def _expand(self, layers, num_layers):
+        """The mapping of the variables of some layers."""
+        mapping = {}
+        for ours, theirs in layers.items():
+            if ours.endswith("output_bias"):
+                mapping[theirs] = (ours, False)
+                continue
+            variables = ("kernel", "bias")
+            if ours.endswith("_embedding"):
+                variables = ("embeddings",)
+            elif ours.endswith("_norm"):
+                variables = ("gamma", "beta")
+            for i in range(num_layers if "{i}" in ours else 1):
+                for variable in variables:
+                    name = theirs.format(i=i) + self.endings[variable]
+                    mapping[name] = (
+                        f"{ours.format(i=i)}/{variable}",
+                        self.transposed and variable == "kernel",
+                    )
+        return mapping
 
     def find(self, tensors: Tensors, make, num_layers: int | None = None):
         """The parts of a checkpoint.
@@ -249,7 +276,7 @@ class Names:
             "token_embedding": layout.scope + self.bert["token_embedding"]
         }
         layers |= {ours: layout.head[ours] for ours in [*layout.head][:1]}
-        mapping = expand(layers, 0, endings=self.endings)
+        mapping = self._expand(layers, 0)
         return {n for n, (path, _) in mapping.items() if "bias" not in path}
 
     def _count_layers(self, layout, names):
@@ -259,7 +286,9 @@ class Names:
         return next(i for i in numbers if name.format(i=i) not in names)
 
 
-def make_part(layout: Layout, mapping: dict, tensors: Tensors, config: dict):
+def make_part(
+    layout: Layout, mapping: dict, tensors: Tensors, config: dict, **arguments
+):
     """A part of a checkpoint with its weights.
 
     Args:
@@ -267,17 +296,18 @@ def make_part(layout: Layout, mapping: dict, tensors: Tensors, config: dict):
         mapping: dict. See `assign`.
         tensors: `Tensors`.
         config: dict. Arguments of `BertEncoder`.
+        **arguments: more of the class of the part.
 
     Raises:
         InputError: see `assign`.
     """
-    sizes = {
+    arguments |= layout.arguments | {
         _HEAD_SIZES[path]: tensors.shape(name)[0]
         for name, (path, _) in mapping.items()
         if path in _HEAD_SIZES
     }
     encoder = BertEncoder(**config)
-    model = _CLASSES[layout.part](encoder, **sizes, **layout.arguments)
+    model = _CLASSES[layout.part](encoder, **arguments)
     assign(model, mapping, tensors)
     return model
 

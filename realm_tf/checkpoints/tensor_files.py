@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import json
 import os
 import pickle
 import struct
@@ -16,8 +15,7 @@ from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.errors import InputError
 
-# In the order of preference.
-_FILES = ("model.safetensors", "pytorch_model.bin")
+SAFETENSORS, PYTORCH = "model.safetensors", "pytorch_model.bin"
 # PyTorch's classes of numbers that weights have.
 _DTYPES = {
     "DoubleStorage": "float64",
@@ -31,11 +29,8 @@ _DTYPES = {
 def open_directory(directory: str) -> Tensors:
     """The tensors of a directory that Hugging Face's libraries wrote.
 
-    safetensors are preferred. Of files cut into pieces the index says which
-    file contains which tensor.
-
     Args:
-        directory: str. Local.
+        directory: str. Local. safetensors are preferred.
 
     Returns:
         `Tensors`.
@@ -43,35 +38,16 @@ def open_directory(directory: str) -> Tensors:
     Raises:
         InputError: if there is no file of weights, or it is damaged.
     """
-    for name in _FILES:
+    for name, open_file in (
+        (SAFETENSORS, open_safetensors),
+        (PYTORCH, open_torch_file),
+    ):
         path = os.path.join(directory, name)
         if os.path.exists(path):
-            return _open(path)
-        if os.path.exists(f"{path}.index.json"):
-            return _open_pieces(f"{path}.index.json")
+            return open_file(path)
     raise InputError(
-        f"{directory} holds no weights: expected {' or '.join(_FILES)}, or "
-        "one of these cut into pieces with its index."
+        f"{directory} holds no weights: expected {SAFETENSORS} or {PYTORCH}."
     )
-
-
-def _open(path):
-    is_safe = path.endswith(".safetensors")
-    return open_safetensors(path) if is_safe else open_torch_file(path)
-
-
-def _open_pieces(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            names = sorted({*json.load(file)["weight_map"].values()})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f'{path} is no index of weights ({error}): expected "weight_map" '
-            "with the file of each tensor."
-        ) from error
-    pieces = [_open(os.path.join(os.path.dirname(path), n)) for n in names]
-    arrays = {k: v for piece in pieces for k, v in piece.arrays.items()}
-    return Tensors(arrays, path, sum((p.files for p in pieces), ()))
 
 
 def open_safetensors(path: str) -> Tensors:

@@ -94,9 +94,9 @@ def split_articles(
 
     Unit rows: an article is one block, however long.
 
-    Sentences without any wordpiece (only control characters) are dropped.
-    The wordpieces of a block are those of its sentences, one after the other:
-    BERT's tokenizer never reads across a space.
+    Sentences of control characters alone are dropped, and blocks without any
+    wordpiece. The wordpieces of a block are those of its sentences, one after
+    the other: BERT's tokenizer never reads across a space.
 
     Args:
         articles: list of `articles.pages.PlainText`. Some 100 at once are
@@ -115,19 +115,13 @@ def split_articles(
         [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906), section
         4.1.
     """
-    spans = [
-        sentences.split(article.text, language=packing.language)
-        for article in articles
-    ]
-    joined = _Joined(articles, spans, tokenizer)
-    changed = joined.drop_empty(spans)
-    if packing.cut_sentences and packing.unit == WORDPIECES:
-        if changed:
-            joined = _Joined(articles, spans, tokenizer)
-        changed = joined.cut_long(spans, packing.max_length - NUM_SPECIAL)
-    if changed:
-        joined = _Joined(articles, spans, tokenizer)
-    return joined.blocks(packing, spans)
+    joined = _Joined(articles, tokenizer, packing.language)
+    numbers = range(len(articles))
+    cuts = [joined.cuts(number, packing) for number in numbers]
+    places = itertools.chain.from_iterable(itertools.chain(*cuts))
+    bounds = iter(joined.find_pieces(list(places)))
+    pieces = zip(bounds, bounds, strict=True)
+    return [joined.blocks(number, cuts[number], pieces) for number in numbers]
 
 
 def is_overlong(block: BlockText, max_block_length: int) -> bool:
@@ -142,18 +136,25 @@ class _Joined:
     A block is a slice of it: nothing is done sentence by sentence.
     """
 
-    def __init__(self, articles, spans, tokenizer):
+    def __init__(self, articles, tokenizer, language):
         self._articles = articles
+        self._spans = []
         items = []
         # Place of each article's title among the items.
         self._titles = []
-        for article, sentence_spans in zip(articles, spans, strict=True):
+        for article in articles:
+            text = article.text
+            spans = [
+                (start, limit)
+                for start, limit in sentences.split(text, language=language)
+                if any(c.isprintable() and c != " " for c in text[start:limit])
+            ]
+            self._spans.append(spans)
             self._titles.append(len(items))
             items.append(article.title)
-            text = article.text
-            items += [text[start:limit] for start, limit in sentence_spans]
+            items += [text[start:limit] for start, limit in spans]
         self._text = " ".join(items)
-        lengths = list(map(len, items))
+        lengths = map(len, items)
         # The item after the last begins after a space that is not there.
         places = itertools.accumulate((n + 1 for n in lengths), initial=0)
         self._item_starts = list(places)
@@ -161,62 +162,51 @@ class _Joined:
             self._text
         )
         # The first wordpiece of each item, and the number of all.
-        self._pieces = self._find_pieces(self._item_starts)
-        self._sizes = [b - a for a, b in itertools.pairwise(self._pieces)]
+        self._pieces = self.find_pieces(self._item_starts)
 
-    def _find_pieces(self, places):
+    def find_pieces(self, places):
+        """The first wordpiece at or behind each place."""
         # Of the same type, or numpy would convert all starts at every call.
         places = np.array(places, dtype=self._starts.dtype)
         return np.searchsorted(self._starts, places).tolist()
 
-    def drop_empty(self, spans):
-        """Drops sentences without a wordpiece; returns whether there are."""
-        empty = (item for item, size in enumerate(self._sizes) if not size)
-        if not set(empty).difference(self._titles):
-            return False
-        found = False
-        for title, sentence_spans in zip(self._titles, spans, strict=True):
-            first = title + 1
-            kept = [
-                span
-                for item, span in enumerate(sentence_spans, start=first)
-                if self._sizes[item]
-            ]
-            found = found or len(kept) < len(sentence_spans)
-            sentence_spans[:] = kept
-        return found
-
-    def cut_long(self, spans, max_length):
-        """Cuts sentences too long for a block; returns whether there are."""
-        found = False
-        for title, sentence_spans in zip(self._titles, spans, strict=True):
-            budget = max_length - self._sizes[title]
-            if budget < 1:
-                # Nothing fits beside such a title.
-                continue
-            parts = []
-            for item, span in enumerate(sentence_spans, start=title + 1):
-                if self._sizes[item] > budget:
-                    parts += self._parts(item, span, budget)
-                else:
-                    parts.append(span)
-            found = found or len(parts) > len(sentence_spans)
-            sentence_spans[:] = parts
-        return found
-
-    def _parts(self, item, span, budget):
-        """Spans of words of a sentence that fit, as long as they can be."""
-        offset = self._item_starts[item]
-        words = [
-            word.span()
-            for word in _WORD.finditer(
-                self._text, offset, self._item_starts[item + 1] - 1
+    def cuts(self, number, packing):
+        """Where the blocks of an article begin and end in the text."""
+        first = self._titles[number] + 1
+        limit = first + len(self._spans[number])
+        if first == limit:
+            return []
+        start, end = self._item_starts[first], self._item_starts[limit] - 1
+        if packing.unit == ROWS:
+            return [(start, end)]
+        if packing.unit == WORDS:
+            return self._cut_words(start, end, packing)
+        budget = packing.max_length - NUM_SPECIAL
+        budget -= self._pieces[first] - self._pieces[first - 1]
+        # Start, limit and wordpieces of sentences, or of parts of long ones.
+        units = []
+        for item in range(first, limit):
+            start, end = (
+                self._item_starts[item],
+                self._item_starts[item + 1] - 1,
             )
-        ]
+            size = self._pieces[item + 1] - self._pieces[item]
+            # Nothing fits beside too long a title.
+            if packing.cut_sentences and size > budget >= 1:
+                units += self._parts(start, end, budget)
+            else:
+                units.append((start, end, size))
+        packed = _pack([size for _, _, size in units], budget, packing.overlap)
+        return [(units[i][0], units[j - 1][1]) for i, j in packed]
+
+    def _words(self, start, end):
+        return [w.span() for w in _WORD.finditer(self._text, start, end)]
+
+    def _parts(self, start, end, budget):
+        """Words of a sentence that fit, as many as can be."""
+        words = self._words(start, end)
         # The first wordpiece of each word, and the number of all.
-        pieces = self._find_pieces([start for start, _ in words])
-        pieces.append(self._pieces[item + 1])
-        parts = []
+        pieces = self.find_pieces([*(start for start, _ in words), end])
         first = 0
         while first < len(words):
             room = bisect.bisect_right(pieces, pieces[first] + budget) - 1
@@ -228,56 +218,12 @@ class _Joined:
                     if self._text[words[number - 1][1] - 1] == ";"
                 )
                 last = next(ends, last)
-            shift = span[0] - offset
-            parts.append((words[first][0] + shift, words[last - 1][1] + shift))
+            size = pieces[last] - pieces[first]
+            yield words[first][0], words[last - 1][1], size
             first = last
-        return parts
 
-    def blocks(self, packing, spans):
-        """The blocks of each article."""
-        cuts = [
-            self._cuts(title, title + 1 + len(sentence_spans), packing)
-            for title, sentence_spans in zip(self._titles, spans, strict=True)
-        ]
-        places = itertools.chain.from_iterable(itertools.chain(*cuts))
-        bounds = iter(self._find_pieces(list(places)))
-        pieces = zip(bounds, bounds, strict=True)
-        return [
-            self._article_blocks(number, sentence_spans, cuts[number], pieces)
-            for number, sentence_spans in enumerate(spans)
-        ]
-
-    def _cuts(self, title, limit, packing):
-        """Where the blocks of an article begin and end in the text."""
-        first = title + 1
-        if first == limit:
-            return []
-        starts = self._item_starts
-        if packing.unit == WORDS:
-            return self._cut_words(first, limit, packing)
-        if packing.unit == ROWS:
-            return [(starts[first], starts[limit] - 1)]
-        sizes = self._sizes[first:limit]
-        budget = packing.max_length - NUM_SPECIAL - self._sizes[title]
-        return [
-            (starts[first + i], starts[first + j] - 1)
-            for i, j in _pack(sizes, budget, packing.overlap)
-        ]
-
-    def _article_blocks(self, number, spans, cuts, pieces):
-        title = self._titles[number]
-        first = title + 1
-        title_ids = self._ids[self._pieces[title] : self._pieces[first]]
-        links = self._links(self._articles[number], first, spans)
-        sentence_starts = self._item_starts[first : first + len(spans)]
-        return [
-            self._block(cut, next(pieces), title_ids, sentence_starts, *links)
-            for cut in cuts
-        ]
-
-    def _cut_words(self, first, limit, packing):
-        start, stop = self._item_starts[first], self._item_starts[limit] - 1
-        words = [w.span() for w in _WORD.finditer(self._text, start, stop)]
+    def _cut_words(self, start, end, packing):
+        words = self._words(start, end)
         step = packing.max_length - packing.overlap
         # No block that only repeats the end of the one before.
         last = max(1, len(words) - packing.overlap)
@@ -289,43 +235,57 @@ class _Joined:
             for place in range(0, last, step)
         ]
 
-    def _links(self, article, first, spans):
+    def blocks(self, number, cuts, pieces):
+        """The blocks of an article.
+
+        Args:
+            number: int. Of the article.
+            cuts: list of (start, limit). See `cuts`.
+            pieces: iterator of the first wordpiece of each cut, and the one
+                behind its last.
+        """
+        title = self._titles[number]
+        title_ids = self._ids[self._pieces[title] : self._pieces[title + 1]]
+        limit = title + 1 + len(self._spans[number])
+        sentence_starts = self._item_starts[title + 1 : limit]
+        link_starts, link_limits = self._links(number, sentence_starts)
+        blocks = []
+        for (start, limit), (first, last) in zip(cuts, pieces, strict=False):
+            begun = bisect.bisect_right(sentence_starts, start)
+            ended = bisect.bisect_left(sentence_starts, limit)
+            links = slice(
+                bisect.bisect_left(link_starts, start),
+                bisect.bisect_right(link_limits, limit),
+            )
+            # A block may begin in the middle of a sentence.
+            starts = [start, *sentence_starts[begun:ended]]
+            block = BlockText(
+                text=self._text[start:limit],
+                title_ids=title_ids,
+                token_ids=self._ids[first:last],
+                token_starts=self._starts[first:last] - start,
+                token_limits=self._limits[first:last] - start,
+                sentence_starts=[place - start for place in starts],
+                link_starts=[place - start for place in link_starts[links]],
+                link_limits=[place - start for place in link_limits[links]],
+            )
+            if first < last:
+                blocks.append(block)
+        return blocks
+
+    def _links(self, number, sentence_starts):
         """Where the links inside one sentence begin and end in the text."""
-        starts, limits = [], []
-        sentence_starts = [start for start, _ in spans]
+        article, spans = self._articles[number], self._spans[number]
+        found = []
         for start, limit in zip(
             article.link_starts, article.link_limits, strict=True
         ):
-            sentence = bisect.bisect_right(sentence_starts, start) - 1
+            sentence = bisect.bisect_right(spans, (start, len(article.text)))
             # A link that runs on into the next sentence is dropped.
-            if sentence >= 0 and limit <= spans[sentence][1]:
-                shift = self._item_starts[first + sentence]
-                shift -= spans[sentence][0]
-                starts.append(start + shift)
-                limits.append(limit + shift)
-        return starts, limits
-
-    def _block(
-        self, cut, pieces, title_ids, sentence_starts, link_starts, link_limits
-    ):
-        start, limit = cut
-        first, last = pieces
-        begun = bisect.bisect_right(sentence_starts, start)
-        ended = bisect.bisect_left(sentence_starts, limit)
-        link = bisect.bisect_left(link_starts, start)
-        link_end = bisect.bisect_right(link_limits, limit)
-        return BlockText(
-            text=self._text[start:limit],
-            title_ids=title_ids,
-            token_ids=self._ids[first:last],
-            token_starts=self._starts[first:last] - start,
-            token_limits=self._limits[first:last] - start,
-            # Words may begin in the middle of a sentence.
-            sentence_starts=[0]
-            + [place - start for place in sentence_starts[begun:ended]],
-            link_starts=[place - start for place in link_starts[link:link_end]],
-            link_limits=[place - start for place in link_limits[link:link_end]],
-        )
+            if sentence and limit <= spans[sentence - 1][1]:
+                shift = sentence_starts[sentence - 1] - spans[sentence - 1][0]
+                found.append((start + shift, limit + shift))
+        return [start for start, _ in found], [limit for _, limit in found]
 
 
 def _pack(sizes, budget, overlap):

@@ -14,13 +14,10 @@ import tensorflow_text as tf_text
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 
-from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import MAX_CHARACTERS_PER_WORD
 from realm_tf.text.tokenizer import UNK
 
 _MAX_BYTES_PER_WORD = 4 * MAX_CHARACTERS_PER_WORD
-
-_VALID_UTF8 = r"[\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 
 # Chinese characters of Hugging Face: BERT's ranges, of which its code has
 # 2B920 where BERT (google-research/bert, tokenization.py) has 2B820.
@@ -73,9 +70,6 @@ class GraphTokenizer(tf.Module):
         lowercase: bool. Lower-case and strip accents, as uncased BERT.
             Defaults to `True`.
 
-    Raises:
-        InputError: if the vocabulary does not fit TensorFlow's wordpiece op.
-
     Example:
 
     >>> vocabulary = ["[UNK]", "caf", "##e", "!"]
@@ -88,19 +82,13 @@ class GraphTokenizer(tf.Module):
         self.lowercase = lowercase
         # On a GPU's machine every call would fetch the tables from the GPU.
         with tf.device("CPU:0"):
-            try:
-                self._wordpiece = tf_text.FastWordpieceTokenizer(
-                    list(vocabulary),
-                    max_bytes_per_word=_MAX_BYTES_PER_WORD,
-                    token_out_type=tf.int32,
-                    unknown_token=UNK,
-                    no_pretokenization=True,
-                )
-            except RuntimeError as error:
-                raise InputError(
-                    "The vocabulary does not fit TensorFlow's wordpiece op: "
-                    f"{error}"
-                ) from error
+            self._wordpiece = tf_text.FastWordpieceTokenizer(
+                list(vocabulary),
+                max_bytes_per_word=_MAX_BYTES_PER_WORD,
+                token_out_type=tf.int32,
+                unknown_token=UNK,
+                no_pretokenization=True,
+            )
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
@@ -114,11 +102,7 @@ class GraphTokenizer(tf.Module):
 
     def _separate(self, strings):
         """Normalised text with one space or more between any two words."""
-        strings = tf.cond(
-            tf.reduce_all(tf.strings.regex_full_match(strings, _VALID_UTF8)),
-            lambda: strings,
-            lambda: tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8"),
-        )
+        strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8")
         strings = _replace(strings, _character_classes()["dropped"], "")
         strings = _replace(strings, _character_classes()["space"], " ")
         if self.lowercase:

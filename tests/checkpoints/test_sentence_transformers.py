@@ -6,14 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
-from keras import ops
 
 from realm_tf import cli
 from realm_tf.checkpoints import sentence_transformers
 from realm_tf.checkpoints.source import Embedding
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.models.packing import pack_text
+from realm_tf.text import packing
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden/sentence_transformers"
 TEXTS = [
@@ -50,16 +49,12 @@ def _init(source, output, *more):
 
 def _packed(tokenizer):
     """All texts as one batch, `[CLS] x [SEP]`."""
-    ids = [tokenizer.tokenize(text).ids for text in TEXTS]
-    lengths = np.array([len(each) for each in ids])
-    rows = np.zeros((len(ids), lengths.max()), "int32")
-    for row, each in zip(rows, ids, strict=True):
-        row[: len(each)] = each
-    return pack_text(
-        ops.convert_to_tensor(rows),
-        ops.convert_to_tensor(lengths),
+    return packing.join_bert(
+        [(tokenizer.tokenize(text).ids,) for text in TEXTS],
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
+        pad_id=tokenizer.pad_id,
+        max_length=40,
     )
 
 

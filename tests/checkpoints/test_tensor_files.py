@@ -4,7 +4,6 @@ PyTorch is not installed: one file is its own, the others are put together
 from pickle's opcodes. NumPy's own views are what tensors are compared with.
 """
 
-import json
 import os
 import pathlib
 import pickle
@@ -252,28 +251,11 @@ def test_other_files(tmp_path):
     assert_refused(str(tmp_path / "b.bin"), "No such file")
 
 
-def test_files_cut_into_pieces(tmp_path):
-    path = GOLDEN / "hf_bert" / "pytorch_model.bin"
-    tensors = open_torch_file(str(path)).arrays
-    names = sorted(tensors)
-    index = {}
-    for piece in range(2):
-        file = f"model-0000{piece + 1}-of-00002.safetensors"
-        some = {n: np.ascontiguousarray(tensors[n]) for n in names[piece::2]}
-        safetensors.numpy.save_file(some, tmp_path / file)
-        index |= dict.fromkeys(some, file)
-    path = tmp_path / "model.safetensors.index.json"
-    path.write_text(json.dumps({"weight_map": index}))
-    found = open_directory(str(tmp_path))
-    assert sorted(found.names()) == names
-    assert [p.rpartition("/")[2] for p in found.files] == sorted(
-        {*index.values()}
-    )
-    for name, value in tensors.items():
-        np.testing.assert_array_equal(found.read(name), value)
-    path.write_text("{}")
-    with pytest.raises(InputError, match="is no index of weights"):
+def test_safetensors_are_preferred(tmp_path):
+    with pytest.raises(InputError, match="holds no weights: expected model.s"):
         open_directory(str(tmp_path))
-    path.unlink()
-    with pytest.raises(InputError, match="holds no weights: expected model"):
-        open_directory(str(tmp_path))
+    save(tmp_path / "pytorch_model.bin", {"a": np.zeros(2, "float32")})
+    assert open_directory(str(tmp_path)).names() == ["a"]
+    arrays = {"b": np.arange(3.0)}
+    safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
+    assert open_directory(str(tmp_path)).names() == ["b"]

@@ -78,14 +78,11 @@ def test_a_chinese_answer_is_found_within_a_sentence():
     "prediction, accepted, expected",
     [
         ("the Nile", ["Nile River", "Nile"], True),
-        ("Nile River", ["Nile"], False),
         ("Nile", ["Nile River"], False),
         ("caf\u00e9", ["CAFE\u0301"], True),
         ("cafe", ["caf\u00e9"], False),
         ("U.S.", ["us"], True),
         ("12 May 1869", ["May 12, 1869"], False),
-        ("", ["Nile"], False),
-        ("", [], False),
         ("Nile", [], False),
         # As in the original: both are empty once normalised.
         ("", ["the"], True),
@@ -109,9 +106,6 @@ def test_exact_match(prediction, accepted, expected):
         # Not even a new line starts anew for `match`.
         ("in\n1869", [r"^1869"], False),
         ("first", ["second", "first"], True),
-        ("", [r"\d"], False),
-        ("", ["x*"], True),
-        ("x", [], False),
         # Invalid ones never match, and do not hide valid ones.
         ("(", ["("], False),
         ("(", ["(", r"\("], True),
@@ -127,19 +121,15 @@ def test_regex_match(prediction, patterns, expected):
 @pytest.mark.parametrize(
     "prediction, accepted, expected",
     [
-        ("the Nile", ["Nile"], 1.0),
         # 1 of 2 predicted, 1 of 1 expected.
         ("river Nile", ["Nile"], 2 / 3),
         # 2 of 3 predicted, 2 of 4 expected.
         ("x b c", ["b c d e"], 4 / 7),
         # A word counts as often as it is in both.
         ("b b b", ["b b c c"], 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)),
-        ("Rhine", ["Nile"], 0.0),
         # The best answer counts.
         ("river Nile", ["Rhine", "Nile river basin", "Nile"], 0.8),
         ("", ["Nile"], 0.0),
-        ("Nile", ["the"], 0.0),
-        ("", [""], 1.0),
         ("the", ["a"], 1.0),
         ("Nile", [], 0.0),
     ],
@@ -161,11 +151,8 @@ def test_f1_score(prediction, accepted, expected):
         ("an old city of Rome", ["city of the Rome"], True),
         ("city Rome of", ["city of Rome"], False),
         ("CAFÉ culture", ["cafe\u0301"], True),
-        ("Rome", ["Oslo", "Rome"], True),
         # An answer without a word is in no text.
         ("Rome", ["", "the", "!"], False),
-        ("", ["Rome"], False),
-        ("Rome", [], False),
     ],
 )
 def test_a_text_contains_an_answer(text, accepted, expected):
@@ -182,7 +169,6 @@ def test_a_text_contains_an_answer(text, accepted, expected):
         ("The USA.", ["US"], True),
         ("a (", ["("], False),
         ("a (", ["(", r"\("], True),
-        ("a", ["a{99999999999}"], False),
     ],
 )
 def test_a_text_contains_a_pattern(text, patterns, expected):
