@@ -92,29 +92,21 @@ def exact_match(
     )
 
 
-def regex_match(prediction: str, patterns: list[str]) -> bool:
-    """Whether a pattern matches from the start of a prediction.
-
-    CuratedTREC's answers are regular expressions; an invalid one never
-    matches (as in google-research/language, language/orqa).
-
-    Args:
-        prediction: str.
-        patterns: list of str.
-    """
-    compiled = map(compile_pattern, patterns)
-    return any(each and each.match(prediction) for each in compiled)
-
-
 def is_correct(
     prediction: str,
     answers: list[str],
     answer_type: str,
     language: str = ENGLISH,
 ) -> bool:
-    """`exact_match` or `regex_match`, as the question's type asks."""
+    """Whether a prediction is right, as the question's type asks.
+
+    `"string"`: see `exact_match`. `"regex"`: a pattern matches from the start;
+    CuratedTREC's answers are regular expressions, and an invalid one never
+    matches (as in google-research/language, language/orqa).
+    """
     if answer_type == "regex":
-        return regex_match(prediction, answers)
+        compiled = map(compile_pattern, answers)
+        return any(each and each.match(prediction) for each in compiled)
     return exact_match(prediction, answers, language)
 
 

@@ -9,7 +9,13 @@ import keras_hub
 import numpy as np
 import pytest
 import safetensors.numpy
+from named_weights import HEADS
+from named_weights import VOCABULARY
+from named_weights import random_arrays
 from named_weights import save_tf
+from named_weights import weights
+from tf1_world import PARTS
+from tf1_world import check_encoder
 
 from realm_tf import cli
 from realm_tf.checkpoints.tensor_files import open_torch_file
@@ -37,10 +43,12 @@ def _inputs(goldens):
     return {name: goldens[name].astype("int32") for name in names}
 
 
-def _check_encoder(encoder, goldens):
+def _check_encoder(
+    encoder, goldens, names=("sequence_output", "pooled_output")
+):
     outputs = encoder(_inputs(goldens))
     is_word = goldens["padding_mask"].astype(bool)
-    for name in ("sequence_output", "pooled_output"):
+    for name in names:
         found, expected = np.asarray(outputs[name]), goldens[name]
         if name == "sequence_output":
             found, expected = found[is_word], expected[is_word]
@@ -133,13 +141,7 @@ def test_a_bert_without_a_pooler(goldens, tmp_path):
     model = _init(tmp_path, "hf", directory, "--set", "cosine=true").model
     _check_logits(model, goldens)
     tower = model.query_embedder.encoder
-    found = tower(_inputs(goldens))["sequence_output"]
-    is_word = goldens["padding_mask"].astype(bool)
-    np.testing.assert_allclose(
-        np.asarray(found)[is_word],
-        goldens["sequence_output"][is_word],
-        **TOLERANCE,
-    )
+    _check_encoder(tower, goldens, ["sequence_output"])
 
 
 def test_a_bert_without_a_head(goldens, tmp_path):
@@ -161,54 +163,20 @@ def test_the_lowest_layers_for_the_reader(tmp_path):
     model = _init(tmp_path, "hf", GOLDEN, "--reader-layers", "1").model
     assert model.reader.encoder.num_layers == 1
     assert model.knowledge_augmented_encoder is None
-    whole = {v.path: v for v in model.query_embedder.encoder.variables}
-    for variable in model.reader.encoder.variables:
-        if "seed_generator" not in variable.path:
-            np.testing.assert_array_equal(
-                np.asarray(variable), np.asarray(whole[variable.path])
-            )
+    whole = weights(model.query_embedder.encoder)
+    for path, value in weights(model.reader.encoder).items():
+        np.testing.assert_array_equal(value, whole[path])
 
 
-def _tf1_name(name):
-    """Google's name of what PyTorch calls so; and whether to transpose."""
-    if name == "cls.predictions.bias":
-        return "cls/predictions/output_bias", False
-    path, _, kind = name.replace("encoder.layer.", "encoder.layer_").rpartition(
-        "."
-    )
-    path = path.replace(".", "/")
-    if "LayerNorm" in path:
-        return f"{path}/{ {'weight': 'gamma', 'bias': 'beta'}[kind] }", False
-    if path.endswith("_embeddings"):
-        return path, False
-    return f"{path}/{ {'weight': 'kernel', 'bias': 'bias'}[kind] }", (
-        kind == "weight"
-    )
-
-
-def test_googles_checkpoint_is_the_same_bert(goldens, tmp_path):
-    source = open_torch_file(str(GOLDEN / "pytorch_model.bin"))
-    tensors = {"global_step": np.int64(7)}
-    for name in source.names():
-        if "decoder" in name or "seq_relationship" in name:
-            continue
-        ours, transpose = _tf1_name(name)
-        value = source.read(name)
-        tensors[ours] = value.T if transpose else value
-    directory = tmp_path / "bert"
-    directory.mkdir()
-    shutil.copy(GOLDEN / "vocab.txt", directory)
-    save_tf(directory / "bert_model.ckpt", tensors)
-    model = _init(tmp_path, "tf1", directory, "--set", "num_heads=2").model
-    # Google's BERT has the tanh GELU; weights are compared instead.
+def test_googles_checkpoint(tmp_path):
+    arrays = random_arrays(PARTS["encoder"])
+    save_tf(tmp_path / "bert_model.ckpt", arrays)
+    words = (GOLDEN / "vocab.txt").read_text().splitlines()[:VOCABULARY]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    changes = ("--set", f"num_heads={HEADS}")
+    model = _init(tmp_path, "tf1", tmp_path, *changes).model
     assert model.reader.encoder.activation == "gelu_approximate"
-    expected = _init(tmp_path / "hf", "hf", GOLDEN).model
-    for ours, theirs in zip(
-        model.knowledge_augmented_encoder.get_weights(),
-        expected.knowledge_augmented_encoder.get_weights(),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    check_encoder(model.knowledge_augmented_encoder, arrays)
 
 
 @pytest.fixture(scope="module")

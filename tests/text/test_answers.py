@@ -113,8 +113,7 @@ def test_exact_match(prediction, accepted, expected):
         ("a", ["(?P<x>a)(?P<x>a)"], False),
     ],
 )
-def test_regex_match(prediction, patterns, expected):
-    assert answers.regex_match(prediction, patterns) is expected
+def test_a_pattern_matches(prediction, patterns, expected):
     assert answers.is_correct(prediction, patterns, "regex") is expected
 
 
