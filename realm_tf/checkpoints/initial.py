@@ -201,8 +201,7 @@ def copy_layers(encoder, num_layers: int):
             f"--reader-layers must be from 1 to {encoder.num_layers}, as many "
             f"as there are. Received: {num_layers}"
         )
-    lower = type(encoder).from_config(
-        {**encoder.get_config(), "num_layers": num_layers}
-    )
+    config = encoder.get_config() | {"num_layers": num_layers}
+    lower = type(encoder).from_config(config)
     copy_weights(encoder, lower)
     return lower

@@ -5,7 +5,6 @@ import os
 
 import tokenizers
 
-from realm_tf.artifacts import hubs
 from realm_tf.artifacts import model_card
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import hugging_face
@@ -16,7 +15,6 @@ from realm_tf.checkpoints.source import Source
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
 
-_VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
 # The vocabulary and more, as transformers 5 writes them.
 TOKENIZER = "tokenizer.json"
 
@@ -42,11 +40,6 @@ def open_source(kind: str, source: str, num_heads: int = 0) -> Source:
         return hugging_face.open_source(source)
     if kind == "keras-hub":
         return presets.open_source(source)
-    if hubs.is_address(source):
-        raise InputError(
-            f"{source}: what is read from the hub is in Hugging Face's form, "
-            f'"hf", and not "{kind}".'
-        )
     if kind == "tf1":
         return tf1.open_source(source, num_heads)
     return model_garden.open_source(source)
@@ -78,7 +71,9 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
     Raises:
         InputError: if there is none.
     """
-    path = vocab or find(directories, *_VOCABULARIES, TOKENIZER)
+    path = vocab or find(
+        directories, "vocab.txt", "assets/vocab.txt", TOKENIZER
+    )
     if not path:
         raise InputError(
             f"{', '.join(directories)} holds no vocab.txt: name that of its "

@@ -8,6 +8,7 @@ from realm_tf.artifacts.objects import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.assignment import have_equal_weights
 from realm_tf.checkpoints.initial import copy_layers
+from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import QUERY_EMBEDDER
@@ -19,7 +20,6 @@ from realm_tf.models import model_directory
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
-_PARTS = (EMBEDDER, QUERY_EMBEDDER, READER, ENCODER)
 # Blocks that are embedded anew, to see whether the tower is that of the rows.
 _NUM_CHECKED = 8
 # Float32 sums in another order; embeddings are about 10 long.
@@ -43,7 +43,7 @@ def make_model(opened: list[Source], tower: Source | None):
     for source in opened:
         if source.unread:
             lines.append(f"{source}: {len(source.unread)} tensors not read")
-        for part in [p for p in _PARTS if p in source.makers]:
+        for part in sorted(source.makers.keys() - {BERT}):
             add_maker(makers, part, source.makers[part], str(source))
             lines.append(f"{part}: from {source}")
     if EMBEDDER not in makers:

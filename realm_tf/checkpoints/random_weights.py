@@ -55,11 +55,6 @@ def random(
         InputError: if the heads do not divide the width, or the vocabulary is
             unreadable.
     """
-    sizes = {
-        "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-    }
     if hidden_dim % num_heads:
         raise InputError(
             "hidden_dim must be a multiple of num_heads. Received: "
@@ -68,7 +63,13 @@ def random(
     tokenizer = Tokenizer.from_file(vocab)
 
     def make_encoder(layers):
-        encoder = BertEncoder(tokenizer.vocabulary_size, layers, **sizes)
+        encoder = BertEncoder(
+            tokenizer.vocabulary_size,
+            layers,
+            num_heads,
+            hidden_dim,
+            intermediate_dim,
+        )
         if mimetic:
             make_mimetic(encoder, seed)
         return encoder

@@ -272,12 +272,10 @@ class Names:
         return Source("", makers, tensors.files, tuple(unread), rows)
 
     def _marks(self, layout):
-        layers = {
-            "token_embedding": layout.scope + self.bert["token_embedding"]
-        }
-        layers |= {ours: layout.head[ours] for ours in [*layout.head][:1]}
-        mapping = self._expand(layers, 0)
-        return {n for n, (path, _) in mapping.items() if "bias" not in path}
+        paths = {f"{ours}/kernel" for ours in [*layout.head][:1]}
+        paths.add("token_embedding/embeddings")
+        mapping = self.mapping(layout, 0)
+        return {name for name, (path, _) in mapping.items() if path in paths}
 
     def _count_layers(self, layout, names):
         layer = "transformer_layer_{i}/feedforward_layer_norm"

@@ -6,9 +6,9 @@ this file, all but the embedding tables, which stayed those of MiniLM: weights o
 8 bits, with a scale for each output of a layer. docs/measurements/answers.md,
 "Stages of reading", has the commands and what it is worth.
 
-    python -m realm_tf.checkpoints.trained_reader --model MODEL
+    write(model_directory.load(MODEL).model.reader, FILE)
 
-writes the file anew, from a model that was trained so.
+writes the file again, from a model that was trained so.
 """
 
 import pathlib
@@ -48,12 +48,12 @@ def assign(reader) -> None:
     reader.max_joint_length = MAX_JOINT_LENGTH
 
 
-def write(reader, path: str) -> None:
+def write(reader, path) -> None:
     """Writes the file for `assign`.
 
     Args:
         reader: `Reader`.
-        path: str. An .npz file.
+        path: str or path. An .npz file.
     """
     hidden_dim = reader.encoder.hidden_dim
     arrays = {}
@@ -86,20 +86,3 @@ def _variables(reader):
         for layer in layers
         for number, variable in enumerate(layer.weights)
     }
-
-
-def _main(*, model: str):
-    """Writes the file beside this module.
-
-    Args:
-        model: model directory whose reader learned to read.
-    """
-    from realm_tf.models import model_directory
-
-    write(model_directory.load(model).model.reader, str(FILE))
-
-
-if __name__ == "__main__":
-    import tyro
-
-    tyro.cli(_main)
