@@ -8,6 +8,7 @@ import pytest
 
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.checkpoints.assignment import extract
 from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.errors import InputError
 
@@ -29,6 +30,25 @@ def _source(tensors, **config):
 
 def _make(tensors, part="bert"):
     return _source(tensors).makers[part]()
+
+
+def test_realms_encoder_by_transformers():
+    directory = GOLDEN.parent / "hf_realm" / "encoder"
+    source = hugging_face.open_source(str(directory))
+    assert set(source.makers) == {"encoder", "bert"}
+    layout = next(x for x in hugging_face.NAMES.layouts if x.part == "encoder")
+    found = extract(
+        source.makers["encoder"](), hugging_face.NAMES.mapping(layout, 2)
+    )
+    with np.load(GOLDEN.parent / "hf_realm_encoder.npz") as golden:
+        names = {
+            k: k.removeprefix("weights/") for k in golden if "weights" in k
+        }
+        assert set(names.values()) == set(found)
+        for key, name in names.items():
+            # Positions are cut.
+            rows = found[name][: len(golden[key])]
+            np.testing.assert_array_equal(rows, golden[key])
 
 
 @pytest.mark.parametrize("part", ["bert", "encoder"])

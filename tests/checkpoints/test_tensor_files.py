@@ -30,7 +30,6 @@ from realm_tf.checkpoints.tensor_files import open_directory
 from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.errors import InputError
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 REBUILD = global_name("torch._utils", "_rebuild_tensor_v2")
 FOUR = storage("0", 4)
 
@@ -47,24 +46,6 @@ def assert_refused(path, match=None):
     assert message.startswith(f"{path} is missing, damaged, or no dict of ten")
     assert "\n" not in message
     assert len(message) < len(path) + 500
-
-
-def test_realm_by_transformers():
-    path = GOLDEN / "hf_realm" / "encoder" / "pytorch_model.bin"
-    file = open_torch_file(str(path))
-    with np.load(GOLDEN / "hf_realm_encoder.npz") as golden:
-        weights = {
-            key.removeprefix("weights/"): golden[key]
-            for key in golden
-            if key.startswith("weights/")
-        }
-    positions = "realm.embeddings.position_embeddings.weight"
-    assert file.shape(positions) == (512, 32)
-    for name, expected in weights.items():
-        rows = len(expected) if name == positions else None
-        np.testing.assert_array_equal(file.read(name, limit=rows), expected)
-    tied = {f"cls.predictions.decoder.{kind}" for kind in ("weight", "bias")}
-    assert set(file.names()) == {*weights, *tied}
 
 
 @pytest.mark.parametrize("dtype", STORAGES)

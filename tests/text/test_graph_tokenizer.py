@@ -1,22 +1,14 @@
 """The graph tokenizer gives the ids of the Python one, whatever the text."""
 
-import gzip
-import json
-import os
-import pathlib
 import random
 import unicodedata
 
 import pytest
 import tensorflow as tf
-import tokenizers
 
 from realm_tf.text.graph_tokenizer import GraphTokenizer
 from realm_tf.text.tokenizer import Tokenizer
 
-GOLDEN = (
-    pathlib.Path(__file__).parents[1] / "testdata" / "tokenizer_golden.json"
-)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 FIRST_EMPTY_PLANE = 0x40000
 
@@ -188,31 +180,3 @@ def test_saved_and_loaded(tmp_path, pair):
     texts = [text for text, _, _ in CASES]
     expected = [python.tokenize(text).ids for text in texts]
     assert loaded(tf.constant(texts)).to_list() == expected
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("language", ["ar", "de", "es", "ru", "zh"])
-@pytest.mark.parametrize("lowercase", [False, True])
-def test_the_texts_of_xquad(language, lowercase):
-    """By a vocabulary that Hugging Face's library learned from them."""
-    directory = os.environ.get("REALM_DATA_DIR")
-    if not directory:
-        pytest.skip("REALM_DATA_DIR is not set")
-    path = f"{directory}/xquad/corpus.{language}.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["text"] for line in file]
-    learned = tokenizers.BertWordPieceTokenizer(lowercase=lowercase)
-    learned.train_from_iterator(
-        texts, vocab_size=4000, special_tokens=SPECIAL, show_progress=False
-    )
-    ids = learned.get_vocab()
-    vocabulary = sorted(ids, key=ids.get)
-    pair = (
-        Tokenizer(vocabulary, lowercase=lowercase),
-        GraphTokenizer(vocabulary, lowercase=lowercase),
-    )
-    _assert_same(pair, texts)
-    for text in texts[:50]:
-        expected = learned.encode(text, add_special_tokens=False).ids
-        assert pair[0].tokenize(text).ids == expected
-        assert pair[0].tokenize_text(text)[0].tolist() == expected
