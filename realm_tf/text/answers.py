@@ -134,12 +134,8 @@ def _f1(prediction, answer, language):
     if not predicted or not expected:
         return float(predicted == expected)
     shared = collections.Counter(predicted) & collections.Counter(expected)
-    num_shared = sum(shared.values())
-    if not num_shared:
-        return 0.0
-    precision = num_shared / len(predicted)
-    recall = num_shared / len(expected)
-    return 2 * precision * recall / (precision + recall)
+    # The harmonic mean of precision and recall.
+    return 2 * shared.total() / (len(predicted) + len(expected))
 
 
 class AnswerFinder:
@@ -175,13 +171,12 @@ class AnswerFinder:
                 `"string"`.
             language: str. Defaults to English.
         """
+        text = self._texts[block_id]
         if answer_type == "regex":
             compiled = map(compile_pattern, answers)
-            text = self._texts[block_id]
             return any(each and each.search(text) for each in compiled)
         key = block_id, language
         if key not in self._forms:
-            text = self._texts[block_id]
             self._forms[key] = [f" {form(text, language)} " for form in FORMS]
         return any(
             wanted and f" {wanted} " in padded

@@ -116,16 +116,21 @@ class GraphTokenizer(tf.Module):
         )
 
     def _lower_without_accents(self, strings):
+        different = _different()
         some_differ = tf.reduce_any(
             tf.strings.regex_full_match(
-                strings, f"(?s).*{_regex_class(_different())}.*"
+                strings, f"(?s).*{_regex_class(different)}.*"
             )
         )
-        return tf.cond(
-            some_differ,
-            lambda: _put_back(self._by_icu(_stand_in(strings))),
-            lambda: self._by_icu(strings),
-        )
+        stand_ins = [_FIRST_STAND_IN + rank for rank in range(len(different))]
+        lower = normalizers.BertNormalizer(lowercase=True).normalize_str
+        lowered = [ord(lower(chr(code))) for code in different]
+
+        def by_stand_ins():
+            hidden = _translate(strings, different, stand_ins)
+            return _translate(self._by_icu(hidden), stand_ins, lowered)
+
+        return tf.cond(some_differ, by_stand_ins, lambda: self._by_icu(strings))
 
     def _by_icu(self, strings):
         strings = tf_text.normalize_utf8(strings, "NFD")
@@ -141,43 +146,18 @@ def _replace(strings, pattern, rewrite):
     return tf.strings.regex_replace(strings, pattern, rewrite)
 
 
-def _stand_in(strings):
-    """Puts private use characters for those that ICU must not see."""
+def _translate(strings, source, target):
+    """Replaces the code points of a sorted list by those of another."""
     codes = tf.strings.unicode_decode(strings, "UTF-8")
-    different = tf.constant(_different(), tf.int32)
-    rank = tf.searchsorted(different, codes.flat_values)
-    rank = tf.minimum(rank, len(_different()) - 1)
-    return _encode(
-        codes,
-        tf.where(
-            tf.gather(different, rank) == codes.flat_values,
-            _FIRST_STAND_IN + rank,
-            codes.flat_values,
-        ),
+    source = tf.constant(source, tf.int32)
+    rank = tf.searchsorted(source, codes.flat_values)
+    rank = tf.minimum(rank, len(source) - 1)
+    found = tf.where(
+        tf.gather(source, rank) == codes.flat_values,
+        tf.gather(tf.constant(target, tf.int32), rank),
+        codes.flat_values,
     )
-
-
-def _put_back(strings):
-    """Puts what Hugging Face makes of the characters for their stand-ins."""
-    normalizer = normalizers.BertNormalizer(lowercase=True)
-    lowered = [ord(normalizer.normalize_str(chr(c))) for c in _different()]
-    codes = tf.strings.unicode_decode(strings, "UTF-8")
-    rank = codes.flat_values - _FIRST_STAND_IN
-    inside = tf.clip_by_value(rank, 0, len(lowered) - 1)
-    return _encode(
-        codes,
-        tf.where(
-            rank == inside,
-            tf.gather(tf.constant(lowered, tf.int32), inside),
-            codes.flat_values,
-        ),
-    )
-
-
-def _encode(codes, flat_values):
-    return tf.strings.unicode_encode(
-        codes.with_flat_values(flat_values), "UTF-8"
-    )
+    return tf.strings.unicode_encode(codes.with_flat_values(found), "UTF-8")
 
 
 @functools.cache

@@ -171,7 +171,12 @@ def _is_inside(paragraph, start, place, no_ends):
     """Whether a boundary is inside a sentence that began at `start`."""
     after = paragraph[place]
     if not (paragraph[place - 1].isspace() or after.isspace()):
-        return _inside_abbreviation(paragraph, start, place)
+        # Four characters are enough for both patterns.
+        before = paragraph[max(start, place - 4) : place]
+        return bool(
+            _INITIAL_BEFORE.search(before)
+            or _INITIAL_AFTER.match(paragraph, place)
+        )
     if after.islower():
         return not (
             paragraph[start].islower()
@@ -196,12 +201,3 @@ def _cut_further(found, paragraph, start, limit, english):
             found.append((start, match.end()))
             start = match.end()
     return start
-
-
-def _inside_abbreviation(paragraph, sentence_start, boundary):
-    # Four characters are enough for both patterns.
-    before = paragraph[max(sentence_start, boundary - 4) : boundary]
-    return bool(
-        _INITIAL_BEFORE.search(before)
-        or _INITIAL_AFTER.match(paragraph, boundary)
-    )

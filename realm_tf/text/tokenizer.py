@@ -82,9 +82,8 @@ def read_vocabulary(path: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise InputError(f"Vocabulary {path} is not UTF-8 text.") from error
     # Not splitlines(): a wordpiece may be a Unicode line separator.
-    vocabulary = [line.rstrip("\r") for line in text.split("\n")]
-    if vocabulary and not vocabulary[-1]:
-        vocabulary.pop()
+    lines = text.removesuffix("\n").split("\n")
+    vocabulary = [line.rstrip("\r") for line in lines]
     missing = {PAD, UNK, CLS, SEP, MASK} - set(vocabulary)
     if missing:
         raise InputError(
