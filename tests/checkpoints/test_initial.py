@@ -94,19 +94,20 @@ def test_hugging_faces_hub(goldens, tmp_path, hub):
 def _old_names(tensors):
     """As the oldest files have them, such as bert-base-uncased's."""
     return {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): value
-        for name, value in tensors.items()
+        n.replace("Norm.weight", "Norm.gamma").replace(
+            "Norm.bias", "Norm.beta"
+        ): v
+        for n, v in tensors.items()
     }
 
 
 def _bare(tensors):
     """As a BertModel has them, without a head."""
+    start = "bert."
     return {
-        name.removeprefix("bert."): value
-        for name, value in tensors.items()
-        if name.startswith("bert.")
+        n.removeprefix(start): v
+        for n, v in tensors.items()
+        if n.startswith(start)
     }
 
 

@@ -16,9 +16,9 @@ def tokenizer():
     return Tokenizer(SPECIAL + WORDS)
 
 
-def split(tokenizer, title, text, max_block_length, **kwargs):
-    article = PlainText(text, title=title, **kwargs)
-    packing = blocks.Packing(max_length=max_block_length)
+def split(tokenizer, text, max_length, **options):
+    packing = blocks.Packing(max_length=max_length, **options)
+    article = PlainText(text, title="river")
     return blocks.split_articles([article], tokenizer, packing)[0]
 
 
@@ -36,17 +36,17 @@ def test_a_sentence_joins_while_the_budget_lasts(tokenizer):
     text = f"{FIRST} {SECOND} {THIRD}"
 
     # 3 + 1 + 5 + 6 + 5 = 20 wordpieces with the title "river".
-    assert texts(split(tokenizer, "river", text, 20)) == [text]
-    assert texts(split(tokenizer, "river", text, 19)) == [
+    assert texts(split(tokenizer, text, 20)) == [text]
+    assert texts(split(tokenizer, text, 19)) == [
         f"{FIRST} {SECOND}",
         THIRD,
     ]
-    assert texts(split(tokenizer, "river", text, 14)) == [FIRST, SECOND, THIRD]
+    assert texts(split(tokenizer, text, 14)) == [FIRST, SECOND, THIRD]
 
 
 def test_no_text_no_block(tokenizer):
-    assert split(tokenizer, "river", "", 288) == []
-    assert split(tokenizer, "river", "\u200b\u0000", 288) == []
+    assert split(tokenizer, "", 288) == []
+    assert split(tokenizer, "\u200b\u0000", 288) == []
 
 
 # What follows compares with references that go sentence by sentence, or word
@@ -118,32 +118,25 @@ def check_block(block, article, tokenizer):
 
 def test_long_sentences_are_cut_between_words(tokenizer):
     row = "the river is long long long; "
-    article = PlainText(f"{FIRST}\n{row * 9}a ship.\n{THIRD}", title="river")
-
-    def cut(max_length, **options):
-        packing = blocks.Packing(max_length=max_length, **options)
-        (found,) = blocks.split_articles([article], tokenizer, packing)
-        return found
-
-    assert sum(blocks.is_overlong(block, 20) for block in cut(20)) == 1
+    text = f"{FIRST}\n{row * 9}a ship.\n{THIRD}"
+    whole = split(tokenizer, text, 20)
+    assert sum(blocks.is_overlong(block, 20) for block in whole) == 1
     for max_length in (20, 14, 7, 6):
-        found = cut(max_length, cut_sentences=True)
+        found = split(tokenizer, text, max_length, cut_sentences=True)
         # All words, in their order, none twice.
-        assert " ".join(texts(found)) == " ".join(article.text.split())
+        assert " ".join(texts(found)) == " ".join(text.split())
         assert not any(blocks.is_overlong(each, max_length) for each in found)
         for block in found:
-            check_block(block, article, tokenizer)
+            check_block(block, PlainText(text, title="river"), tokenizer)
     # Two rows of seven wordpieces fit, and a third of another does not.
-    found = cut(20, cut_sentences=True)
+    found = split(tokenizer, text, 20, cut_sentences=True)
     assert texts(found)[1:5] == [" ".join((row * 2).split())] * 4
 
 
 def test_a_word_that_is_longer_than_a_block_stays_whole():
     text = f"a {'ab' * 40} e."
-    packing = blocks.Packing(max_length=8, cut_sentences=True)
-    (found,) = blocks.split_articles(
-        [PlainText(text)], Tokenizer(VOCABULARY), packing
-    )
+    tokenizer = Tokenizer([*VOCABULARY, "river"])
+    found = split(tokenizer, text, 9, cut_sentences=True)
     assert " ".join(texts(found)) == text
 
 
