@@ -149,12 +149,11 @@ def _replace(strings, pattern, rewrite):
 def _translate(strings, source, target):
     """Replaces the code points of a sorted list by those of another."""
     codes = tf.strings.unicode_decode(strings, "UTF-8")
-    source = tf.constant(source, tf.int32)
-    rank = tf.searchsorted(source, codes.flat_values)
-    rank = tf.minimum(rank, len(source) - 1)
+    places = tf.searchsorted(source, codes.flat_values)
+    rank = tf.minimum(places, len(source) - 1)
     found = tf.where(
         tf.gather(source, rank) == codes.flat_values,
-        tf.gather(tf.constant(target, tf.int32), rank),
+        tf.gather(target, rank),
         codes.flat_values,
     )
     return tf.strings.unicode_encode(codes.with_flat_values(found), "UTF-8")
