@@ -264,7 +264,7 @@ def _way(args):
 
 def _wordpieces(recipe):
     """Those that encoders compute in a step."""
-    lengths, found = recipe.lengths, recipe.candidates.num_retrieved
+    lengths, found = recipe.lengths, recipe.num_retrieved
     return recipe.batch_size * (
         lengths.max_query_length
         + found * lengths.max_block_length

@@ -260,49 +260,24 @@ def marginal_log_likelihood(
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.1.
         Original code: google-research/language, language/realm/model.py.
     """
-    joint, joint_mask = joint_log_probs(
-        log_probs, retrieval_log_probs, mask_weights, mask, marginalization
-    )
-    total = masked_logsumexp(joint, joint_mask, axis=1)
-    return ops.where(ops.any(joint_mask, axis=1), total, 0.0)
-
-
-def joint_log_probs(
-    log_probs, retrieval_log_probs, mask_weights, mask, marginalization
-):
-    """The terms of `marginal_log_likelihood`, and their mask.
-
-        "token":  log p(z | x) + log p(y_m | z, x)
-        "span":   log p(z | x) + sum_m log p(y_m | z, x)
-
-    Args:
-        log_probs, retrieval_log_probs, mask_weights, mask, marginalization:
-            as `marginal_log_likelihood`.
-
-    Returns:
-        `(joint, joint_mask)`, float32 and bool tensors `(batch_size,
-        num_candidates, num_masks)` for `"token"`, `(batch_size,
-        num_candidates)` for `"span"`.
-
-    Raises:
-        ValueError: if `marginalization` is neither of the two.
-    """
     if marginalization not in MARGINALIZATIONS:
         raise ValueError(
             f"`marginalization` must be one of {MARGINALIZATIONS}. "
             f"Received: marginalization={marginalization!r}"
         )
-    log_probs = ops.cast(log_probs, "float32")
-    retrieval_log_probs = ops.cast(retrieval_log_probs, "float32")
-    # (b, 1, m)
+    # (b, k, m)
+    joint = ops.cast(log_probs, "float32")
     is_masked = ops.greater(mask_weights, 0)[:, None, :]
+    joint_mask = ops.logical_and(mask[:, :, None], is_masked)
+    priors = ops.cast(retrieval_log_probs, "float32")
     if marginalization == "token":
-        joint = log_probs + retrieval_log_probs[:, :, None]
-        return joint, ops.logical_and(mask[:, :, None], is_masked)
-    # (b, k)
-    of_span = ops.sum(ops.where(is_masked, log_probs, 0.0), axis=-1)
-    joint_mask = ops.logical_and(mask, ops.any(is_masked, axis=-1))
-    return of_span + retrieval_log_probs, joint_mask
+        joint = joint + priors[:, :, None]
+    else:
+        # (b, k)
+        joint = ops.sum(ops.where(is_masked, joint, 0.0), axis=-1) + priors
+        joint_mask = ops.any(joint_mask, axis=-1)
+    total = masked_logsumexp(joint, joint_mask, axis=1)
+    return ops.where(ops.any(joint_mask, axis=1), total, 0.0)
 
 
 def mean_over_masked(values, mask_weights):
@@ -310,8 +285,9 @@ def mean_over_masked(values, mask_weights):
 
     Of a likelihood it makes nats per masked wordpiece of the whole batch, in
     both forms: the form does not change the unit, and rows of padding do not
-    count. REALM's loss is minus that of `marginal_log_likelihood`. (The original code divides its token form so. The paper's span
-    form has no denominator; this one is the same for all examples.)
+    count. REALM's loss is minus that of `marginal_log_likelihood`. The original
+    code divides its token form so. The paper's span form has no denominator;
+    this one is the same for all examples.
 
     Args:
         values: float tensor `(batch_size, num_masks)` or `(batch_size,)`; 0

@@ -54,56 +54,6 @@ def retrieval_utility(log_probs, retrieval_log_probs, mask_weights, mask):
     return ops.where(ops.greater(mask_weights, 0), marginal - alone, 0.0)
 
 
-def retrieval_gradient(
-    log_probs,
-    retrieval_log_probs,
-    mask_weights,
-    mask,
-    *,
-    marginalization="token",
-):
-    """Gradient by which each candidate is pulled to the query, or pushed away.
-
-        r(z) = [p(y | z, x) / p(y | x) - 1] p(z | x) = p(z | x, y) - p(z | x)
-
-    It is the derivative of the marginal log-likelihood by f(x, z), above 0
-    where a block predicts better than the retrieved ones do on average. In
-    the token form, the mean over the example's masked wordpieces. To be
-    looked at: a gradient is not taken through it.
-
-    Args:
-        log_probs, retrieval_log_probs, mask_weights, mask, marginalization:
-            as `losses.marginal_log_likelihood`.
-
-    Returns:
-        float32 tensor `(batch_size, num_candidates)`; 0 for candidates that
-        are not allowed.
-
-    Raises:
-        ValueError: if `marginalization` is neither of the two.
-
-    References:
-        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.3.
-    """
-    joint, joint_mask = losses.joint_log_probs(
-        log_probs, retrieval_log_probs, mask_weights, mask, marginalization
-    )
-    total = ops.expand_dims(
-        losses.masked_logsumexp(joint, joint_mask, 1), axis=1
-    )
-    prior = ops.exp(ops.cast(retrieval_log_probs, "float32"))
-    if marginalization == "token":
-        prior = prior[:, :, None]
-    pull = ops.exp(ops.where(joint_mask, joint - total, 0.0)) - prior
-    pull = ops.where(joint_mask, pull, 0.0)
-    if marginalization == "token":
-        num_masked = ops.sum(
-            ops.cast(ops.greater(mask_weights, 0), "float32"), axis=-1
-        )
-        pull = ops.sum(pull, axis=-1) / ops.maximum(num_masked, 1.0)[:, None]
-    return ops.stop_gradient(pull)
-
-
 def marginal_predictions(logits, retrieval_log_probs, mask):
     """The most likely wordpiece at each masked place, blocks summed out.
 

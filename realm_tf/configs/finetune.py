@@ -44,21 +44,6 @@ class Candidates(recipes.Group):
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection(recipes.Group):
-    """How the best epoch is found with the questions of dev.
-
-    Args:
-        patience: int. Stop after so many epochs in a row without a better
-            exact match; 0: never.
-        num_dev_questions: int. How many are asked after each epoch, spread
-            over the file; 0: all.
-    """
-
-    patience: recipes.Natural = 0
-    num_dev_questions: recipes.Natural = 0
-
-
-@dataclasses.dataclass(frozen=True)
 class OpenQaRecipe(recipes.Recipe):
     """Numbers of one fine-tuning run.
 
@@ -80,7 +65,8 @@ class OpenQaRecipe(recipes.Recipe):
             time.
         encoders: `Encoders`. Embedding tables and dropout of all that learns,
             frozen layers of the reader.
-        selection: `Selection`.
+        patience: int. Stop after so many epochs in a row without a better
+            exact match on dev; 0: never.
         log: `Log`.
         seed: int. Order of the questions and dropout.
     """
@@ -94,7 +80,7 @@ class OpenQaRecipe(recipes.Recipe):
     train_query_tower: bool = True
     train_reader: bool = True
     encoders: Encoders = Encoders()
-    selection: Selection = Selection()
+    patience: recipes.Natural = 0
     log: recipes.Log = recipes.Log()
     seed: recipes.Natural = 0
 

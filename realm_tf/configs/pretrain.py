@@ -11,35 +11,6 @@ from realm_tf.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidates(recipes.Group):
-    """How the blocks of a query are found.
-
-    Args:
-        num_retrieved: int. Candidates besides the null block.
-        search: str. `"exact"` scores all blocks; `"partitions"` (`Ivf`) scores
-            about 1 % of millions of blocks, and every device holds all rows.
-    """
-
-    num_retrieved: recipes.Positive = 7
-    search: Literal["exact", "partitions"] = "exact"
-
-
-@dataclasses.dataclass(frozen=True)
-class StaleRefresh(recipes.Refresh):
-    """With the ablation of a stale index.
-
-    Args:
-        stale_factor: int. Multiplies `refresh_every`.
-    """
-
-    stale_factor: recipes.Positive = 1
-
-    @property
-    def num_steps(self) -> int:
-        return self.refresh_every * self.stale_factor
-
-
-@dataclasses.dataclass(frozen=True)
 class MaskedLmWarmUp(recipes.Group):
     """Steps before the others, in which the encoder alone learns.
 
@@ -140,10 +111,10 @@ class PretrainRecipe(recipes.Recipe):
         num_steps: int. 0 leaves it at `masked_lm_steps`.
         batch_size: int. Masked sentences of a step.
         optimizer: `Optimizer`.
-        candidates: `Candidates`.
+        num_retrieved: int. Candidates besides the null block.
         marginalization: str. `"token"` or `"span"`; see
             `models.realm.RealmModel`.
-        index: `StaleRefresh`.
+        index: `Refresh`.
         masked_lm: `MaskedLmWarmUp`.
         masking: `Masking`.
         lengths: `JointLengths`.
@@ -163,9 +134,9 @@ class PretrainRecipe(recipes.Recipe):
     num_steps: recipes.Natural = 200_000
     batch_size: recipes.Positive = 512
     optimizer: Optimizer = Optimizer(learning_rate=3e-5)
-    candidates: Candidates = Candidates()
+    num_retrieved: recipes.Positive = 7
     marginalization: Literal["token", "span"] = "token"
-    index: StaleRefresh = StaleRefresh()
+    index: recipes.Refresh = recipes.Refresh()
     masked_lm: MaskedLmWarmUp = MaskedLmWarmUp()
     masking: Masking = Masking()
     lengths: JointLengths = JointLengths()
@@ -196,7 +167,7 @@ _WIKI_SMALL = PretrainRecipe(
     num_steps=400,
     batch_size=8,
     optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
-    index=StaleRefresh(refresh_every=100),
+    index=recipes.Refresh(refresh_every=100),
     masked_lm=MaskedLmWarmUp(
         masked_lm_steps=1200,
         masked_lm_own_block=0.55,
@@ -242,8 +213,8 @@ RECIPES = {
         num_steps=6,
         batch_size=2,
         optimizer=Optimizer(learning_rate=1e-2),
-        candidates=Candidates(num_retrieved=2),
-        index=StaleRefresh(refresh="sync", refresh_every=2),
+        num_retrieved=2,
+        index=recipes.Refresh(refresh="sync", refresh_every=2),
         masking=Masking(max_masked=4),
         lengths=JointLengths(
             max_query_length=16, max_block_length=24, max_joint_length=32

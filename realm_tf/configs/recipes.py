@@ -155,11 +155,6 @@ class Refresh(Group):
     num_builders: Natural = 1
     refresh_every: Natural = 500
 
-    @property
-    def num_steps(self) -> int:
-        """Steps from one index to the next; 0: there is one index."""
-        return self.refresh_every
-
 
 @dataclasses.dataclass(frozen=True)
 class Recipe(Group):

@@ -8,8 +8,6 @@ from typing import Literal
 import tyro
 
 from realm_tf.artifacts.objects import Model
-from realm_tf.configs import finetune
-from realm_tf.configs import ict
 from realm_tf.configs import pretrain
 from realm_tf.configs import recipes
 from realm_tf.errors import InputError
@@ -19,9 +17,7 @@ from realm_tf.retrieval.index import KINDS
 
 # Of English Wikipedia (REALM.md of 2018-12-20; Guu et al., 2020, section 4).
 _NUM_BLOCKS = 13_353_718
-# NQ-open's training questions.
-_NUM_QUESTIONS = 79_168
-_MAX_QUERY_LENGTH, _MAX_BLOCK_LENGTH = 32, 288
+_MAX_BLOCK_LENGTH = 288
 # Name to GB of memory and peak TFLOP/s in bfloat16, without sparsity: NVIDIA's
 # data sheets (SXM) and Google Cloud's pages on TPUs (v3: one of a chip's two
 # cores).
@@ -37,14 +33,8 @@ DEVICES = {
 _SHARE_OF_PEAK = 0.2
 # Share of a memory that a runtime leaves (our choice).
 _USABLE = 0.9
-# Name of a training to its recipes and the name of the paper's.
-_TRAININGS = {
-    "ict": (ict.RECIPES, "paper"),
-    "pretrain": (pretrain.RECIPES, "paper"),
-    "finetune": (finetune.RECIPES, "orqa"),
-}
-# Options of a training, and of an index and an export.
-_OF_TRAININGS = ("recipe", "set", "num_devices", "device")
+# Options of pre-training, and of an index and an export.
+_OF_TRAINING = ("recipe", "set", "num_devices", "device")
 _OF_MACHINES = ("kind", "host_memory")
 
 
@@ -55,7 +45,7 @@ class Plan(Operation):
       realm plan pretrain --num-devices 64 --set gradient_checkpointing=true
       realm plan index --kind scann --host-memory 32
 
-    For a training: memory of each device, disk, floating-point operations and
+    For pre-training: memory of each device, disk, floating-point operations and
     time, by arithmetic over the recipe and the model's sizes. Every text is as
     long as the recipe allows, so these are upper bounds. For an index and an
     export: memory and disk of the machine that makes it. The exit status is 1
@@ -64,12 +54,10 @@ class Plan(Operation):
 
     command = "plan"
 
-    what: tyro.conf.Positional[
-        Literal["ict", "pretrain", "finetune", "index", "export"]
-    ]
+    what: tyro.conf.Positional[Literal["pretrain", "index", "export"]]
     """the command to plan"""
-    recipe: str | None = None
-    """recipe by name (if not given: the paper's)"""
+    recipe: Literal[*pretrain.RECIPES] = "paper"
+    """pretrain: recipe by name"""
     set: Repeated = ()
     """NAME=VALUE: change a number of the recipe; may be given several times"""
     model: Model | None = None
@@ -77,9 +65,9 @@ class Plan(Operation):
     num_blocks: int = _NUM_BLOCKS
     """blocks of the knowledge corpus"""
     num_devices: int = 1
-    """ict, pretrain: devices that share each batch, of all hosts"""
+    """pretrain: devices that share each batch, of all hosts"""
     device: Literal[tuple(DEVICES)] = "h100"
-    """trainings: kind of device"""
+    """pretrain: kind of device"""
     kind: Literal[tuple(KINDS)] = "scann"
     """index, export: kind of search"""
     host_memory: float = 64.0
@@ -88,28 +76,19 @@ class Plan(Operation):
     def __post_init__(self):
         super().__post_init__()
         self.check_least(1, "num_blocks", "num_devices")
-        unused = _OF_MACHINES if self.what in _TRAININGS else _OF_TRAININGS
-        if self.what == "finetune":
-            # It trains on one device.
-            unused = (*unused, "num_devices")
+        unused = _OF_MACHINES if self.what == "pretrain" else _OF_TRAINING
         self.refuse_given(unused, f"`realm plan {self.what}`")
         if self.host_memory <= 0:
             raise InputError(
                 f"--host-memory must be above 0. Received: {self.host_memory}"
             )
 
-    @property
-    def _recipe_name(self):
-        return self.recipe or _TRAININGS[self.what][1]
-
     @functools.cached_property
     def settings(self) -> recipes.Recipe | None:
         """The recipe, with `set`; `None` for an index or an export."""
-        if self.what not in _TRAININGS:
+        if self.what != "pretrain":
             return None
-        return recipes.get_recipe(
-            _TRAININGS[self.what][0], self._recipe_name, self.set
-        )
+        return recipes.get_recipe(pretrain.RECIPES, self.recipe, self.set)
 
     def run(self):
         """Adds it up.
@@ -141,17 +120,9 @@ class Plan(Operation):
                 "be a multiple of that. Received: "
                 f"{self.settings.batch_size}"
             )
-        if self.what == "finetune":
-            return footprint.finetune(
-                self.settings,
-                sizes,
-                self.num_blocks,
-                num_questions=_NUM_QUESTIONS,
-                max_query_length=_MAX_QUERY_LENGTH,
-                max_block_length=_MAX_BLOCK_LENGTH,
-            )
-        make = footprint.ict if self.what == "ict" else footprint.pretrain
-        return make(self.settings, sizes, self.num_blocks, self.num_devices)
+        return footprint.pretrain(
+            self.settings, sizes, self.num_blocks, self.num_devices
+        )
 
     def _sizes(self):
         from realm_tf.training import footprint
@@ -199,7 +170,7 @@ class Plan(Operation):
         else:
             name = "a device"
             title = (
-                f"{self.what}, recipe {self._recipe_name}, {blocks}, "
+                f"{self.what}, recipe {self.recipe}, {blocks}, "
                 f"{self.num_devices} x {self.device}"
             )
             advice = (

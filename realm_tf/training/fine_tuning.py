@@ -248,8 +248,6 @@ class FineTuning:
         )
 
     def _selection(self, dev, epoch_ends, refresh):
-        settings = self._recipe.selection
-        dev = spread(dev, settings.num_dev_questions or len(dev))
         retriever = self._retriever
         predictor = Predictor(
             self._corpus,
@@ -277,14 +275,8 @@ class FineTuning:
             self._stage.path(run_directory.SELECTION),
             at=epoch_ends,
             metric=_EXACT_MATCH,
-            patience=settings.patience,
+            patience=self._recipe.patience,
         )
-
-
-def spread(rows, most):
-    """At most so many of some rows, evenly over all of them."""
-    count = min(most, len(rows))
-    return [rows[number * len(rows) // count] for number in range(count)]
 
 
 def make_trainer(corpus, embeddings, recipe, teachers=()):

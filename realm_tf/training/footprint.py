@@ -1,8 +1,6 @@
-"""What training at a size needs: arithmetic, without a model or a device.
+"""What pre-training at a size needs: arithmetic, without a model or a device.
 
-Each function gives a `Need`: bytes on each device by what they are for, bytes
-on the disk, floating-point operations of a step, steps. Lengths are the
-recipe's, so that all of it is an upper bound: what is shorter is padded less.
+Lengths are the recipe's, so that every number is an upper bound.
 
 Weights: AdamW keeps two numbers for each that learns, and a gradient; all are
 float32, and what computes in bfloat16 copies weights. Activations were fitted
@@ -16,7 +14,6 @@ H100 held of the paper's steps is in docs/measurements/training.md.
 """
 
 import dataclasses
-import math
 
 FLOAT32 = 4
 _HIDDEN = 26.0
@@ -133,60 +130,55 @@ class Need:
 
 
 def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
-    """Of `realm pretrain`.
+    """What `realm pretrain` needs.
 
     Args:
         recipe: `PretrainRecipe`.
         sizes: `Sizes`.
         num_blocks: int. Of the knowledge corpus.
-        num_devices: int. That share each batch, and the tables of the corpus.
+        num_devices: int. They share each batch and the tables of the corpus.
     """
     from realm_tf.models.realm import NUM_SPARE
     from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 
-    candidates, lengths = recipe.candidates, recipe.lengths
-    rows = recipe.batch_size / num_devices
-    found = candidates.num_retrieved
-    passes = {
-        "queries": (1, lengths.max_query_length),
-        "blocks": (found, lengths.max_block_length),
-        "joined": (1 + found, lengths.max_joint_length),
-    }
+    lengths, batch_size = recipe.lengths, recipe.batch_size
+    found = recipe.num_retrieved
+    # Rows of a query and their length: queries, blocks, both joined.
+    passes = (
+        (1, lengths.max_query_length),
+        (found, lengths.max_block_length),
+        (1 + found, lengths.max_joint_length),
+    )
     towers = 1 if sizes.share_embedders else 2
     weights = (
         towers * sizes.tower_weights
         + sizes.encoder_weights
         + sizes.head_weights
     )
-    logits = recipe.masking.max_masked * sizes.vocabulary_size
+    rows = batch_size / num_devices
+    own_blocks = num_blocks / num_devices
+    num_logits = recipe.masking.max_masked * sizes.vocabulary_size
+    # Every device searches its rows for all queries, and looks them up.
+    num_scores = 2 * batch_size * min(ROWS_AT_ONCE, own_blocks)
+    num_found = batch_size * (found + NUM_SPARE) * lengths.max_block_length
     memory = {
-        **_weights(weights, sizes),
+        "weights": weights * sizes.weight_bytes,
+        "gradients": weights * FLOAT32,
+        "AdamW": 2 * weights * FLOAT32,
         "activations": _kept(recipe, sizes, passes, rows),
-        "logits": rows * (1 + found) * logits * FLOAT32 * _LOGITS,
+        "logits": rows * (1 + found) * num_logits * FLOAT32 * _LOGITS,
+        "embeddings": own_blocks * sizes.embedding_dim * FLOAT32,
+        # Titles are padded as bodies are.
+        "wordpieces": own_blocks * 2 * lengths.max_block_length * _WORDPIECE,
+        "search": num_scores * FLOAT32 + num_found * _FOUND,
     }
-    memory |= _corpus(num_blocks / num_devices, sizes, lengths.max_block_length)
-    memory["search"] = _search(
-        recipe.batch_size,
-        min(ROWS_AT_ONCE, num_blocks / num_devices),
-        found + NUM_SPARE,
-        lengths.max_block_length,
-    )
     embeddings = num_blocks * sizes.embedding_dim * FLOAT32
-    num_scored = num_blocks
-    if candidates.search == "partitions":
-        num_centroids, num_scored = _partitions(num_blocks)
-        # Every device has all rows, and reads those of one query at a time.
-        memory["embeddings"] = embeddings
-        memory["search"] = _search(
-            rows,
-            num_centroids,
-            found + NUM_SPARE,
-            lengths.max_block_length,
-        )
-        memory["search"] += 2 * num_scored * sizes.embedding_dim * FLOAT32
-        num_scored += num_centroids
-    searched = 2.0 * num_scored * sizes.embedding_dim * recipe.batch_size
-    refreshed = recipe.index.num_steps
+    refreshed = recipe.index.refresh_every
+    checkpointing = recipe.optimizer.gradient_checkpointing
+    times = _CHECKPOINTED if checkpointing else _TRAINED
+    learned = times * sum(
+        sizes.flop(batch_size * number, length) for number, length in passes
+    )
     return Need(
         memory=memory,
         disk={
@@ -194,7 +186,7 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
             # Of two states, that of the builders and their parts.
             "indices": (4 if refreshed else 1) * embeddings,
         },
-        flop=_flop(recipe, sizes, passes, recipe.batch_size) + searched,
+        flop=learned + 2.0 * num_blocks * sizes.embedding_dim * batch_size,
         num_steps=recipe.num_steps,
         builder_flop=bool(refreshed)
         * sizes.flop(num_blocks, lengths.max_block_length),
@@ -202,128 +194,11 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
     )
 
 
-def ict(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
-    """Of `realm ict`; as `pretrain`."""
-    lengths, rows = recipe.lengths, recipe.batch_size / num_devices
-    passes = {
-        "queries": (1, lengths.max_query_length),
-        "blocks": (1, lengths.max_block_length),
-    }
-    towers = 1 if sizes.share_embedders else 2
-    weights = towers * sizes.tower_weights
-    return Need(
-        memory={
-            **_weights(weights, sizes),
-            "activations": _kept(recipe, sizes, passes, rows),
-            "logits": rows * recipe.batch_size * FLOAT32 * _LOGITS,
-        },
-        disk={"a saved state": 3 * weights * FLOAT32},
-        flop=_flop(recipe, sizes, passes, recipe.batch_size),
-        num_steps=recipe.num_steps,
-    )
-
-
-def finetune(
-    recipe,
-    sizes: Sizes,
-    num_blocks: int,
-    *,
-    num_questions: int,
-    max_query_length: int,
-    max_block_length: int,
-    span_hidden_dim: int = 256,
-    max_span_width: int = 10,
-) -> Need:
-    """Of `realm finetune`, which trains on one device; as `pretrain`.
-
-    Args:
-        recipe: `OpenQaRecipe`.
-        sizes: `Sizes`.
-        num_blocks: int.
-        num_questions: int. To learn from.
-        max_query_length: int. Of a question.
-        max_block_length: int. Of a block.
-        span_hidden_dim: int. See `Reader`. Defaults to `256`.
-        max_span_width: int. See there. Defaults to `10`.
-    """
-    candidates = recipe.candidates
-    whole = max_query_length + max_block_length
-    length = min(candidates.max_joint_length or whole, whole)
-    read = candidates.num_reader_blocks * recipe.train_reader
-    passes = {"joined": (read, length)}
-    weights = sizes.encoder_weights * recipe.train_reader
-    if recipe.train_query_tower:
-        passes["queries"] = (1, max_query_length)
-        weights += sizes.tower_weights
-    spans = read * length * max_span_width * span_hidden_dim
-    return Need(
-        memory={
-            **_weights(weights, sizes),
-            "activations": _kept(recipe, sizes, passes, recipe.batch_size),
-            "spans": recipe.batch_size * spans * FLOAT32,
-            **_corpus(num_blocks, sizes, max_block_length),
-            "search": _search(
-                recipe.batch_size,
-                num_blocks,
-                candidates.num_candidates,
-                max_block_length,
-            ),
-        },
-        disk={"a saved state": 3 * weights * FLOAT32},
-        flop=_flop(recipe, sizes, passes, recipe.batch_size)
-        + 2.0 * num_blocks * sizes.embedding_dim * recipe.batch_size,
-        num_steps=recipe.num_epochs
-        * math.ceil(num_questions / recipe.batch_size),
-    )
-
-
-def _weights(number, sizes):
-    return {
-        "weights": number * sizes.weight_bytes,
-        "gradients": number * FLOAT32,
-        "AdamW": 2 * number * FLOAT32,
-    }
-
-
-def _corpus(num_rows, sizes, max_block_length):
-    # Titles are padded as bodies are.
-    return {
-        "embeddings": num_rows * sizes.embedding_dim * FLOAT32,
-        "wordpieces": num_rows * 2 * max_block_length * _WORDPIECE,
-    }
-
-
-def _search(batch_size, rows_at_once, num_found, max_block_length):
-    """Every device searches its rows for all queries, and looks them up."""
-    scores = 2 * batch_size * rows_at_once * FLOAT32
-    return scores + batch_size * num_found * max_block_length * _FOUND
-
-
-def _partitions(num_blocks):
-    """How many centroids there is room for, and rows that a query scores."""
-    from realm_tf.retrieval.ivf import Ivf
-    from realm_tf.retrieval.ivf import capacity
-
-    numbers = Ivf.resolve(num_blocks)
-    num_scored = math.ceil(
-        num_blocks * numbers["num_probed"] / numbers["num_partitions"]
-    )
-    return capacity(numbers["num_partitions"]), num_scored
-
-
 def _kept(recipe, sizes, passes, rows):
-    shapes = [(rows * number, length) for number, length in passes.values()]
+    """Bytes of the activations that the backward pass needs."""
+    shapes = [(rows * number, length) for number, length in passes]
     layers = [sizes.kept(*shape) for shape in shapes]
     if not recipe.optimizer.gradient_checkpointing:
         return sizes.num_layers * sum(layers)
     inputs = sum(sizes.kept_of_checkpoints(*shape) for shape in shapes)
     return sizes.num_layers * inputs + max(layers)
-
-
-def _flop(recipe, sizes, passes, batch_size):
-    checkpointing = recipe.optimizer.gradient_checkpointing
-    times = _CHECKPOINTED if checkpointing else _TRAINED
-    return times * sum(
-        sizes.flop(batch_size * number, length)
-        for number, length in passes.values()
-    )

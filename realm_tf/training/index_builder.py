@@ -98,7 +98,7 @@ def keep_index(
         stage: `artifact.Stage`. The trainer's output.
         stack: `contextlib.ExitStack`. It ends what is started.
     """
-    wait = settings.refresh == "sync" or not settings.num_steps
+    wait = settings.refresh == "sync" or not settings.refresh_every
     if wait:
         embedder = BlockEmbedder(loaded, max_length=max_block_length)
 
@@ -131,7 +131,7 @@ def keep_index(
         loaded.model.block_embedder,
         build,
         versions=versions,
-        every_steps=settings.num_steps,
+        every_steps=settings.refresh_every,
         wait=wait,
     )
     stack.callback(refresh.close)

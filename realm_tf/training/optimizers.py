@@ -88,7 +88,11 @@ class BertAdamW(keras.optimizers.AdamW):
 
     def apply(self, grads, trainable_variables=None):
         if keras.backend.backend() == "tensorflow":
-            grads = _to_dense(grads)
+            import tensorflow as tf
+
+            # The gradient of an embedding table holds a row for each lookup.
+            # Keras takes the norm of these rows, not of their sum.
+            grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
             self._last = None
         super().apply(grads, trainable_variables)
 
@@ -105,58 +109,32 @@ class BertAdamW(keras.optimizers.AdamW):
         return grads
 
     def _apply_weight_decay(self, variables):
-        # `update_step` does it: as neither moment depends on w, the sum is the
-        # formula's.
-        pass
+        if keras.backend.backend() != "tensorflow":
+            super()._apply_weight_decay(variables)
 
     def update_step(self, gradient, variable, learning_rate):
-        learning_rate = keras.ops.cast(learning_rate, variable.dtype)
-        gradient = keras.ops.cast(gradient, variable.dtype)
-        index = self._get_variable_index(variable)
-        moments = self._momentums[index], self._velocities[index]
-        # What the bias correction divides by, 1 - beta^step, or 1.
-        powers = [0.0, 0.0]
-        if self.bias_correction:
-            step = keras.ops.cast(self.iterations + 1, variable.dtype)
-            powers = [
-                keras.ops.power(keras.ops.cast(beta, variable.dtype), step)
-                for beta in (self.beta_1, self.beta_2)
-            ]
+        step = keras.ops.cast(self.iterations + 1, "float32")
+        correction = keras.ops.sqrt(1 - self.beta_2**step) / (
+            1 - self.beta_1**step
+        )
         if keras.backend.backend() == "tensorflow":
-            self._update_in_turn(
-                gradient, variable, moments, powers, learning_rate
-            )
+            rate = learning_rate * (correction if self.bias_correction else 1.0)
+            self._update_in_turn(gradient, variable, learning_rate, rate)
             return
-        if self._use_weight_decay(variable):
-            self.assign_sub(
-                variable, self.weight_decay * learning_rate * variable
-            )
-        first, second = moments
-        self.assign_add(
-            first, (1 - self.beta_1) * keras.ops.subtract(gradient, first)
-        )
-        self.assign_add(
-            second,
-            (1 - self.beta_2)
-            * keras.ops.subtract(keras.ops.square(gradient), second),
-        )
-        learning_rate *= (1 - powers[1]) ** 0.5 / (1 - powers[0])
-        self.assign_sub(
-            variable,
-            learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
-        )
+        if not self.bias_correction:
+            # Keras multiplies by it.
+            learning_rate = learning_rate / correction
+        super().update_step(gradient, variable, learning_rate)
 
-    def _update_in_turn(
-        self, gradient, variable, moments, powers, learning_rate
-    ):
+    def _update_in_turn(self, gradient, variable, learning_rate, rate):
         """TensorFlow's one operation for the formula, a variable at a time.
 
-        Left to itself, TensorFlow scales the gradients of all variables before
-        it changes the first.
+        Otherwise TensorFlow scales the gradients of all variables before it
+        changes the first.
         """
         import tensorflow as tf
 
-        first, second = (each.value.handle for each in moments)
+        index = self._get_variable_index(variable)
         # Outside of a graph there is nothing to wait for.
         before = [] if self._last is None else [self._last]
         with tf.control_dependencies(before):
@@ -166,21 +144,13 @@ class BertAdamW(keras.optimizers.AdamW):
                 )
             self._last = tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
-                m=first,
-                v=second,
-                beta1_power=powers[0],
-                beta2_power=powers[1],
-                lr=learning_rate,
+                m=self._momentums[index].value.handle,
+                v=self._velocities[index].value.handle,
+                beta1_power=0.0,
+                beta2_power=0.0,
+                lr=rate,
                 beta1=self.beta_1,
                 beta2=self.beta_2,
                 epsilon=self.epsilon,
                 grad=gradient * self._clipping,
             )
-
-
-def _to_dense(gradients):
-    # TensorFlow's gradient of an embedding table holds a row for each time it
-    # was looked up, and Keras takes the norm of these rows, not of their sum.
-    import tensorflow as tf
-
-    return [g if g is None else tf.convert_to_tensor(g) for g in gradients]

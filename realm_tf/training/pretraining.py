@@ -56,12 +56,6 @@ def check_processes(recipe, *, index) -> None:
             "Where several processes train, `realm embed` and `realm index` "
             "make the first index: name it with --index."
         )
-    if recipe.candidates.search == "partitions":
-        raise InputError(
-            "Where several processes train, each would make the partitions of "
-            "every index again: add --set search=exact, which spreads the rows "
-            "over all devices."
-        )
     if recipe.log.tensorboard:
         raise InputError(
             "tensorboard=true shows what one process computes: leave it out "
@@ -167,7 +161,7 @@ class Pretraining:
         if recipe.num_held_out:
             metadata["held_out"] = parts["held_out"].measured
             metadata.update(parts["held_out"].restore_best())
-        if recipe.index.refresh != "sync" and recipe.index.num_steps:
+        if recipe.index.refresh != "sync" and recipe.index.refresh_every:
             metadata["index_swaps"] = refresh.swaps
         metadata["counts"] = {
             **examples.counts,
@@ -196,7 +190,7 @@ class Pretraining:
 
     def _held_out(self, trainer):
         recipe = self._recipe
-        every = recipe.index.num_steps or recipe.num_steps or 1
+        every = recipe.index.refresh_every or recipe.num_steps or 1
         batches = self._held_out_batches()
         return SelectBest(
             lambda: measure(trainer, batches),
@@ -229,11 +223,10 @@ class Pretraining:
     def _samples(self, batch):
         from realm_tf.training import retrieval_samples
 
-        directory = self._stage.path(f"{run_directory.TENSORBOARD}/samples")
         return retrieval_samples.RetrievalSamples(
             {name: value[:_NUM_SAMPLES] for name, value in batch.items()},
             self._loaded.tokenizer.vocabulary,
-            retrieval_samples.text_writer(directory),
+            self._stage.path(f"{run_directory.TENSORBOARD}/samples"),
             every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
         )
 

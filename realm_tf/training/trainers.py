@@ -99,24 +99,19 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     """
     from realm_tf.models.realm import RealmModel
     from realm_tf.retrieval.brute_force import BruteForce
-    from realm_tf.retrieval.ivf import Ivf
 
     open_qa = loaded.model
-    if recipe.candidates.search == "partitions":
-        index = Ivf.build(embeddings)
-    else:
-        index = BruteForce(embeddings)
     trainer = RealmModel(
         open_qa.query_embedder,
         open_qa.block_embedder,
         open_qa.knowledge_augmented_encoder,
-        index,
+        BruteForce(embeddings),
         _block_table(blocks, recipe.lengths.max_block_length),
         cls_id=loaded.tokenizer.cls_id,
         sep_id=loaded.tokenizer.sep_id,
         block_segment_ids=loaded.block_segment_ids,
         score_scale=open_qa.score_scale,
-        num_retrieved=recipe.candidates.num_retrieved,
+        num_retrieved=recipe.num_retrieved,
         max_block_length=recipe.lengths.max_block_length,
         max_joint_length=recipe.lengths.max_joint_length,
         marginalization=recipe.marginalization,

@@ -121,7 +121,7 @@ def test_the_steps_of_table_2_differ_as_their_names(list_all):
         ("realm", {}),
         ("uniform_masks", {"mode": "uniform"}),
         ("span_masks", {"mode": "random_span"}),
-        ("stale_30x", {"stale_factor": 30}),
+        ("stale_30x", {"refresh_every": 3000}),
     ):
         trained = found[f"pretrained-{name}-0"]
         assert trained.settings == recipe.replace(**change)

@@ -42,8 +42,8 @@ def test_the_papers_pre_training():
     assert (paper.num_steps, paper.batch_size) == (200_000, 512)
     assert paper.optimizer == Optimizer(learning_rate=3e-5)
     # And the null block.
-    assert paper.candidates.num_retrieved == 7
-    assert paper.index.num_steps == 500
+    assert paper.num_retrieved == 7
+    assert paper.index.refresh_every == 500
     assert (paper.masking.mode, paper.masking.mask_numbers) == (
         "salient",
         False,
@@ -112,7 +112,6 @@ def test_an_override_changes_one_number(override, name, value):
         (finetune, "retriever=bm26", "one of realm, bm25, hybrid. .*=bm26"),
         (ict, "batch_size=1", "batch_size of a recipe must be from 2"),
         (dpr, "num_hard_negatives=4", "cannot be more than .*=4"),
-        (pretrain, "search=scann", "one of exact, partitions. .*=scann"),
         (pretrain, "max_joint_length=16", "must be at least 17"),
         (
             pretrain,

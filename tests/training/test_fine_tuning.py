@@ -16,7 +16,6 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.training import fine_tuning
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
@@ -132,13 +131,13 @@ def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_model(open_qa_world, tmp_path):
-    """With some of dev, two files and patterns; stopped in the second file."""
+    """With dev, two files and patterns; stopped in the second file."""
 
     def run(name, **fit):
         job = operation(
             open_qa_world,
             tmp_path / name,
-            *("num_dev_questions=5", "log_every=1"),
+            "log_every=1",
             questions=open_qa_world["questions"] * 2,
             dev=open_qa_world["questions"][0],
         )
@@ -170,12 +169,6 @@ def test_dev_is_not_what_is_learned_from(open_qa_world, tmp_path):
     )
     assert with_dev != without
     assert with_dev["dev"] and "dev" not in without
-
-
-def test_questions_of_dev_are_spread_over_the_file():
-    dev = [*range(7)]
-    assert fine_tuning.spread(dev, 4) == [0, 1, 3, 5]
-    assert fine_tuning.spread(dev, 9) == dev
 
 
 def test_what_does_not_match_is_refused(

@@ -5,7 +5,6 @@ import json
 import eight_devices
 import pytest
 
-from realm_tf.configs import finetune
 from realm_tf.configs import pretrain
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
@@ -57,11 +56,6 @@ def test_what_grows_with_what():
     assert saving.flop == pytest.approx(4 / 3 * one.flop, rel=1e-3)
     half = need(recipe.replace(batch_size=256))
     assert half.memory["activations"] == one.memory["activations"] / 2
-    # 48 of 4,000 partitions, for which there are 6,000 places.
-    parts = need(recipe.replace(search="partitions"))
-    assert parts.memory["embeddings"] == 10**6 * 128 * 4
-    assert parts.memory["search"] < one.memory["search"]
-    assert one.flop - parts.flop == 2 * 512 * 128 * (10**6 - 12_000 - 6_000)
     assert need(recipe.replace(refresh_every=0)).builder_flop == 0
     assert one.builder_steps == 500
 
@@ -77,29 +71,6 @@ def test_an_h100_held_as_much(batch_size, checkpointing, gigabytes):
     )
     need = footprint.pretrain(recipe, footprint.Sizes(), 10**6, 1)
     assert gigabytes < need.device_bytes / 1e9 < 1.1 * gigabytes
-
-
-def test_steps_of_the_originals_fine_tuning():
-    def need(recipe):
-        return footprint.finetune(
-            recipe,
-            footprint.Sizes(),
-            10**6,
-            num_questions=79_168,
-            max_query_length=32,
-            max_block_length=288,
-        )
-
-    recipe = finetune.RECIPES["orqa"]
-    whole, retriever = need(recipe), need(recipe.replace(train_reader=False))
-    assert whole.num_steps == retriever.num_steps == 158_336
-    # Five blocks and their questions, of 320 wordpieces, are not read.
-    searched = 2.0 * 10**6 * 128
-    assert (whole.flop - searched) / (
-        retriever.flop - searched
-    ) == pytest.approx((5 * 320 + 32) / 32, rel=0.1)
-    assert retriever.memory["spans"] == 0
-    assert retriever.memory["AdamW"] < 0.6 * whole.memory["AdamW"]
 
 
 _XLA = """

@@ -19,8 +19,6 @@ from realm_tf.models import model_directory
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.retrieval.block_embedder import BlockEmbedder
-from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.ivf import Ivf
 from realm_tf.training import index_builder
 from realm_tf.training import pretraining
 from realm_tf.training.training_log import MASKED_LM_LOG
@@ -308,30 +306,6 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
     (corpus / "metadata.json").write_text(json.dumps(metadata))
     with pytest.raises(InputError, match="annotated from other blocks"):
         _operation(world, tmp_path / "output", corpus=corpus).run()
-
-
-@pytest.mark.slow
-def test_the_device_searches_partitions(world):
-    """All of so few, so that what is found is what the exact search finds."""
-    losses, kinds = {}, set()
-
-    class Kinds(keras.callbacks.Callback):
-        def on_train_begin(self, logs=None):
-            kinds.add(type(self.model.index))
-
-    for search in ("exact", "partitions"):
-        operation = _operation(
-            world,
-            world["root"] / f"search-{search}",
-            *(f"search={search}", "num_steps=4", "log_every=1", "dropout=0"),
-        )
-        operation.run(verbose=0, callbacks=[Kinds()])
-        lines = read_log(operation.output)
-        losses[search] = [line["loss"] for line in lines]
-        # The second index, of the trained tower, is searched as well.
-        assert [line["index_age"] for line in lines] == [0, 1, 0, 1]
-    assert kinds == {BruteForce, Ivf}
-    assert losses["partitions"] == pytest.approx(losses["exact"], rel=1e-5)
 
 
 @pytest.mark.slow
