@@ -14,6 +14,7 @@ import numpy as np
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
 VOCABULARY = "vocab.txt"
@@ -49,6 +50,15 @@ def load_array(path: str) -> np.ndarray:
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."
         ) from error
+
+
+def write_array(path: str, array: np.ndarray) -> None:
+    """Writes a local `.npy` file, which appears whole or not at all."""
+    with writing(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+        file.flush()
+        # A machine that dies must not leave an empty file of this name.
+        os.fsync(file.fileno())
 
 
 def write_vocabulary(directory: str, wordpieces: list[str]) -> None:

@@ -1,12 +1,12 @@
 """Where a trainer and those who build its index meet: a directory.
 
-The trainer leaves weights of the block tower; builders, as many as there are,
-take ranges of the blocks, one after the other, and leave their embeddings. All
-that they know of each other are these files, each of which appears whole:
+The trainer leaves weights of the block tower. Any number of builders take
+ranges of the blocks, one after the other, and leave their embeddings. All that
+they know of each other are these files, each of which appears whole:
 
-- `task.json`: what builders open, and how many blocks a range has.
+- `task.json`: the inputs of builders, and how many blocks a range has.
 - `weights-NAME.npz`: of the tower; the name is a digest of them.
-- `current`: the name of those to embed with.
+- `current`: the name of the newest weights.
 - `NAME/00012.npy`: embeddings of a range, float32 `(num_rows, embedding_dim)`.
 - `00012.lock`: locked by the builder that is at this range, whatever the
   weights. The lock ends with its process.
@@ -17,19 +17,21 @@ builders run on other machines.
 
 import contextlib
 import fcntl
-import hashlib
+import glob
 import json
 import os
 
 import numpy as np
 
 from realm_tf.artifacts import weight_files
+from realm_tf.artifacts.array_files import write_array
+from realm_tf.artifacts.fingerprints import fingerprint_all
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 TASK = "task.json"
-# How the names of what builders print end.
+# How the names of the builders' output files end.
 LOG = ".log"
 _CURRENT = "current"
 _LOCK = ".lock"
@@ -63,32 +65,28 @@ class Exchange:
                 `num_blocks` and `rows_per_range`.
         """
         os.makedirs(self.directory, exist_ok=True)
-        # What a run left that was lost.
+        # An earlier run may have been killed.
         for name in os.listdir(self.directory):
             remove(self._path(name))
         write_text(self._path(TASK), json.dumps(task, indent=1))
 
     def offer(self, weights: list) -> str:
-        """Leaves weights to embed with; those before are not needed any more.
+        """Leaves weights to embed with, and removes those before.
 
         Args:
             weights: list of arrays.
 
         Returns:
-            str, their name. Of weights that are offered again, what was
-            embedded with them counts.
+            str, their name. If weights are offered again, what was embedded
+            with them counts.
         """
-        digest = hashlib.sha256()
-        for each in weights:
-            digest.update(np.ascontiguousarray(each).view("uint8"))
-        name = digest.hexdigest()[:16]
+        name = fingerprint_all(np.asarray(w).tobytes() for w in weights)
         os.makedirs(self._path(name), exist_ok=True)
-        if not os.path.exists(self._weights(name)):
-            weight_files.write(
-                self._weights(name), weight_files.by_number(weights)
-            )
+        path = self._weights(name)
+        if not os.path.exists(path):
+            weight_files.write(path, weight_files.by_number(weights))
         write_text(self._path(_CURRENT), name)
-        kept = {TASK, _CURRENT, name, os.path.basename(self._weights(name))}
+        kept = {TASK, _CURRENT, name, os.path.basename(path)}
         for other in set(os.listdir(self.directory)) - kept:
             if not other.endswith((LOG, _LOCK)):
                 remove(self._path(other))
@@ -96,8 +94,12 @@ class Exchange:
 
     def missing(self, name: str) -> list[int]:
         """The ranges whose embeddings are not there yet."""
-        found = self._listed(name)
-        return [n for n in range(self._num_ranges) if _file(n) not in found]
+        found = set(glob.glob(f"{glob.escape(self._path(name))}/*.npy"))
+        return [
+            number
+            for number in range(self._num_ranges)
+            if self._range(name, number) not in found
+        ]
 
     def collect(self, name: str) -> np.ndarray | None:
         """All embeddings, once every range is there.
@@ -107,30 +109,22 @@ class Exchange:
 
         Returns:
             float32 array `(num_blocks, embedding_dim)`, or `None`: some are
-            missing. Damaged ones are removed, for a builder to make again.
+            missing.
         """
         if self.missing(name):
             return None
-        parts = []
-        for number in range(self._num_ranges):
-            path = self._path(name, _file(number))
-            try:
-                part = np.load(path, mmap_mode="r", allow_pickle=False)
-                is_whole = len(part) == len(self.rows(number))
-            # Whatever a torn file makes of numpy's reading.
-            except (OSError, ValueError, EOFError):
-                is_whole = False
-            if not is_whole:
-                remove(path)
-                return None
-            parts.append(part)
-        return np.concatenate(parts)
+        return np.concatenate(
+            [
+                np.load(self._range(name, number), mmap_mode="r")
+                for number in range(self._num_ranges)
+            ]
+        )
 
     # === The builders' side ===
 
     @property
     def task(self) -> dict | None:
-        """What the trainer said at the beginning; `None`: there is none."""
+        """The task of `begin`; `None`: there is none."""
         text = _read(self._path(TASK))
         return json.loads(text) if text else None
 
@@ -159,7 +153,7 @@ class Exchange:
             name: str. Of the weights.
 
         Yields:
-            int, or `None`: nothing is missing that no other builder is at.
+            int, or `None`: no range is missing that no other builder is at.
         """
         for number in self.missing(name):
             try:
@@ -181,16 +175,10 @@ class Exchange:
         yield None
 
     def deliver(self, name: str, number: int, embeddings) -> None:
-        """Leaves the embeddings of a range, unless they are old."""
-        path = self._path(name, _file(number))
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                np.save(file, embeddings, allow_pickle=False)
-            os.replace(temporary, path)
-        except FileNotFoundError:
-            if self.current() == name:
-                raise
+        """Leaves the embeddings of a range, unless there are newer weights."""
+        # Then the directory is gone.
+        with contextlib.suppress(FileNotFoundError):
+            write_array(self._range(name, number), embeddings)
 
     def rows(self, number: int) -> range:
         """The blocks of a range."""
@@ -205,11 +193,8 @@ class Exchange:
         task = self.task
         return -(-task["num_blocks"] // task["rows_per_range"])
 
-    def _listed(self, name):
-        try:
-            return set(os.listdir(self._path(name)))
-        except FileNotFoundError:
-            return set()
+    def _range(self, name, number):
+        return self._path(name, f"{number:05d}.npy")
 
     def _weights(self, name):
         return self._path(f"weights-{name}.npz")
@@ -218,12 +203,8 @@ class Exchange:
         return os.path.join(self.directory, *names)
 
 
-def _file(number):
-    return f"{number:05d}.npy"
-
-
 def _read(path):
-    """What a text file says; nothing, if it is not there."""
+    """The content of a text file; empty if there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

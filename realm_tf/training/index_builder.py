@@ -98,51 +98,43 @@ def keep_index(
         stage: `artifact.Stage`. The trainer's output.
         stack: `contextlib.ExitStack`. It ends what is started.
     """
-    wait = settings.refresh == "sync" or not settings.refresh_every
-    if wait:
-        embedder = BlockEmbedder(loaded, max_length=max_block_length)
-
-        def build(*_):
-            return embed_blocks(embedder, blocks)
-
-    elif not hosts.is_first():
-        build = None
-    elif settings.refresh == "thread":
-        build = thread_builder(
-            loaded, blocks, max_block_length=max_block_length
-        )
-    else:
-        # Its processor may be another one than the trainer's.
-        is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
-        build = ProcessBuilders(
-            os.path.abspath(stage.path(run_directory.EXCHANGE)),
-            {
-                "model": os.path.abspath(model.directory),
-                "blocks": os.path.abspath(blocks.directory),
-                "max_block_length": max_block_length,
-                "precision": FLOAT32 if is_float32 else "auto",
-            },
-            num_blocks=len(blocks),
-            num_processes=settings.num_builders,
-        )
-        stack.callback(build.close)
+    build = None
+    if settings.refresh_every and hosts.is_first():
+        if settings.refresh == "process":
+            # Its processor may be another one than the trainer's.
+            is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
+            build = ProcessBuilders(
+                os.path.abspath(stage.path(run_directory.EXCHANGE)),
+                {
+                    "model": os.path.abspath(model.directory),
+                    "blocks": os.path.abspath(blocks.directory),
+                    "max_block_length": max_block_length,
+                    "precision": FLOAT32 if is_float32 else "auto",
+                },
+                num_blocks=len(blocks),
+                num_processes=settings.num_builders,
+            )
+            stack.callback(build.close)
+        else:
+            build = builder_in_process(
+                loaded, blocks, max_block_length=max_block_length
+            )
     refresh = IndexRefresh(
         index,
         loaded.model.block_embedder,
         build,
         versions=versions,
         every_steps=settings.refresh_every,
-        wait=wait,
+        wait=settings.refresh == "sync",
     )
     stack.callback(refresh.close)
     return refresh
 
 
-def thread_builder(loaded, blocks, *, max_block_length: int):
+def builder_in_process(loaded, blocks, *, max_block_length: int):
     """Builds in the trainer's process, with a tower of its own.
 
-    It shares the processor's time with the trainer: for a small corpus, or
-    where a step leaves the processor idle.
+    In a thread, it shares the processor's time with the trainer.
 
     Args:
         loaded: `LoadedModel`. The trainer's.
@@ -212,20 +204,23 @@ class ProcessBuilders:
             if stopped.wait(_SECONDS_BETWEEN_LOOKS):
                 raise concurrent.futures.CancelledError
 
-    def _check(self):
-        ended = [p for p in self._processes if p and p.poll() is not None]
-        for process in ended:
-            process.stdin.close()
-        if self._processes and len(ended) == len(self._processes):
-            raise ChildProcessError(
-                f"the builder stopped (exit status {ended[0].returncode}; "
-                f"{self._log(0)} ends with {self._last_line()!r})"
-            )
-
     def _start(self):
         for number, process in enumerate(self._processes):
             if process is None or process.poll() is not None:
+                _end(process)
                 self._processes[number] = self._started(number)
+
+    def _check(self):
+        if self._processes and all(
+            p.poll() is not None for p in self._processes
+        ):
+            with open(self._log(0), errors="replace") as log:
+                last_line = log.read().strip().rpartition("\n")[2]
+            raise ChildProcessError(
+                f"the builder stopped (exit status "
+                f"{self._processes[0].returncode}; {self._log(0)} ends with "
+                f"{last_line!r})"
+            )
 
     def _started(self, number):
         environment = dict(
@@ -254,14 +249,14 @@ class ProcessBuilders:
         name = f"builder-{number}{exchange.LOG}"
         return os.path.join(self._exchange.directory, name)
 
-    def _last_line(self):
-        with open(self._log(0), errors="replace") as log:
-            return log.read().strip().rpartition("\n")[2].strip()
-
     def close(self) -> None:
         """Ends the processes, whatever they are doing."""
         for process in self._processes:
-            if process is not None:
-                process.kill()
-                process.wait()
-                process.stdin.close()
+            _end(process)
+
+
+def _end(process):
+    if process is not None:
+        process.kill()
+        process.wait()
+        process.stdin.close()

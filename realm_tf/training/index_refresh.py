@@ -5,13 +5,11 @@ import os
 import re
 import sys
 import threading
-import time
 
 import keras
 import numpy as np
 
-from realm_tf.artifacts.paths import remove
-from realm_tf.errors import InputError
+from realm_tf.artifacts import array_files
 from realm_tf.training import hosts
 from realm_tf.training.training_log import steps_done
 
@@ -35,8 +33,7 @@ class IndexRefresh(keras.callbacks.Callback):
     Either training waits for the builder: then a run does not depend on the
     machine's speed. Or it never waits: a thread runs the builder, and again
     after it failed, until it gives an index. No other copy is taken meanwhile,
-    so a slow builder sets the pace. Then the age is also logged as
-    `index_minutes`.
+    so a slow builder sets the pace.
 
     Of processes that train together, the first has the builder, and all
     exchange the index before the same step.
@@ -76,10 +73,9 @@ class IndexRefresh(keras.callbacks.Callback):
         self._wait = wait
         self._done = 0
         self._copied_at = 0
-        self._taken_at = time.time()
         self._thread = None
         self._stopped = threading.Event()
-        # (step, time, function that swaps) of a new index.
+        # (step, function that swaps) of a new index.
         self._built = None
         # Of the steps of this interval.
         self._ages = []
@@ -87,13 +83,12 @@ class IndexRefresh(keras.callbacks.Callback):
     def get_state(self):
         """The state that `training.resume` keeps."""
         self._versions.keep(self.index_step)
-        return {"index_step": self.index_step, "taken_at": self._taken_at}
+        return {"index_step": self.index_step}
 
     def set_state(self, state):
         """Takes up the state of `get_state`; the caller has loaded the version
         of that step."""
         self.index_step = self._copied_at = state["index_step"]
-        self._taken_at = state["taken_at"]
 
     def on_train_begin(self, logs=None):
         self._done = steps_done(self.model)
@@ -126,42 +121,34 @@ class IndexRefresh(keras.callbacks.Callback):
         self._copy(wait=True)
 
     def _copy(self, *, wait):
-        step, taken_at = self._done, time.time()
+        step = self._copied_at = self._done
         weights = [np.array(w) for w in self._tower.get_weights()]
-        self._copied_at = step
         if wait:
-            self._built = step, taken_at, self._make(step, weights)
+            self._built = step, self._make(step, weights)
             self._swap(step)
         elif hosts.is_first():
             self._thread = threading.Thread(
-                target=self._build_until_done,
-                args=(step, weights, taken_at),
-                daemon=True,
+                target=self._build_until_done, args=(step, weights), daemon=True
             )
             self._thread.start()
 
     def _swap(self, step):
         if hosts.is_first():
-            (_, self._taken_at, swap), self._built = self._built, None
+            (_, swap), self._built = self._built, None
         else:
             swap = self._index.prepare(self._versions.read(step))
         self.index_step = step
         swap()
-        self.swaps.append((self._done, self.index_step))
+        self.swaps.append((self._done, step))
 
     def on_train_batch_end(self, batch, logs=None):
         self._ages.append(self._done - self.index_step)
         self._done += 1
-        self._add_age(logs, self._ages[-1])
+        logs["index_age"] = self._ages[-1]
 
     def on_epoch_end(self, epoch, logs=None):
-        self._add_age(logs, float(np.mean(self._ages)))
+        logs["index_age"] = float(np.mean(self._ages))
         self._ages = []
-
-    def _add_age(self, logs, steps):
-        logs["index_age"] = steps
-        if not self._wait:
-            logs["index_minutes"] = (time.time() - self._taken_at) / 60
 
     def close(self):
         """Ends the thread. The owner of the callback calls it."""
@@ -171,7 +158,7 @@ class IndexRefresh(keras.callbacks.Callback):
             self._thread = None
         self._built = None
 
-    def _build_until_done(self, step, weights, taken_at):
+    def _build_until_done(self, step, weights):
         while not self._stopped.is_set():
             try:
                 prepared = self._make(step, weights)
@@ -188,7 +175,7 @@ class IndexRefresh(keras.callbacks.Callback):
                     )
                 self._stopped.wait(_SECONDS_OF_PAUSE)
             else:
-                self._built = step, taken_at, prepared
+                self._built = step, prepared
                 return
 
     def _make(self, step, weights):
@@ -221,14 +208,7 @@ class IndexVersions:
             embeddings: float32 array `(num_blocks, embedding_dim)`.
         """
         os.makedirs(self._directory, exist_ok=True)
-        path = self._path(step)
-        temporary = f"{path}.tmp"
-        with open(temporary, "wb") as file:
-            np.save(file, embeddings, allow_pickle=False)
-            file.flush()
-            # A machine that dies must not leave an empty file of this name.
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        array_files.write_array(self._path(step), embeddings)
 
     def read(self, step: int) -> np.ndarray:
         """The embeddings of a version that a state names, memory-mapped.
@@ -236,21 +216,12 @@ class IndexVersions:
         Raises:
             InputError: if the file is missing or damaged.
         """
-        path = self._path(step)
-        try:
-            found = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(
-                f"{path} is damaged ({error}): remove the unfinished output to "
-                "train from the start."
-            ) from error
+        found = array_files.load_array(self._path(step))
         self._keep(step)
         return found
 
     def keep(self, step: int) -> None:
-        """Removes versions older than the states that are kept name.
-
-        These are the state that names this version and the state before.
+        """Removes versions older than those that the last two states name.
 
         Args:
             step: int. Of the version that a state about to be written names.
@@ -258,11 +229,10 @@ class IndexVersions:
         self._keep(step)
         oldest = min(self._kept)
         for name in os.listdir(self._directory):
-            # Others are not ours: NFS calls a removed file that is still
-            # mapped `.nfs...`.
+            # NFS calls a removed file that is still mapped `.nfs...`.
             match = _VERSION.fullmatch(name)
             if match and int(match[1]) < oldest:
-                remove(os.path.join(self._directory, name))
+                os.remove(os.path.join(self._directory, name))
 
     def _keep(self, step):
         if step not in self._kept:

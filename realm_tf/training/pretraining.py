@@ -161,8 +161,7 @@ class Pretraining:
         if recipe.num_held_out:
             metadata["held_out"] = parts["held_out"].measured
             metadata.update(parts["held_out"].restore_best())
-        if recipe.index.refresh != "sync" and recipe.index.refresh_every:
-            metadata["index_swaps"] = refresh.swaps
+        metadata["index_swaps"] = refresh.swaps
         metadata["counts"] = {
             **examples.counts,
             "examples_an_epoch": examples.num_examples,

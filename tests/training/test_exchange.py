@@ -98,22 +98,6 @@ def test_the_same_weights_again_lose_nothing(meeting):
     assert meeting.missing(name) == [1, 2]
 
 
-@pytest.mark.parametrize("damage", ["torn", "of another size"])
-def test_a_damaged_range_is_made_again(meeting, damage):
-    name = meeting.offer(_weights(1))
-    for number in range(3):
-        meeting.deliver(name, number, _rows(meeting, number))
-    path = os.path.join(meeting.directory, name, "00001.npy")
-    if damage == "torn":
-        os.truncate(path, os.path.getsize(path) - 4)
-    else:
-        meeting.deliver(name, 1, _rows(meeting, 2))
-    assert meeting.collect(name) is None
-    assert meeting.missing(name) == [1]
-    with meeting.claim(name) as number:
-        assert number == 1
-
-
 def test_another_run_begins_again(meeting):
     meeting.offer(_weights(1))
     meeting.begin({"num_blocks": 3, "rows_per_range": 4})

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 
 import keras
 import numpy as np
@@ -133,7 +132,6 @@ def test_indices_are_whole_and_as_old_as_the_logs_say(tmp_path):
     assert refresh.swaps == [(n + 1, n) for n in range(5, 40, 5)]
     for step, made in refresh.swaps:
         assert made_from[step] == made and made_from[step - 1] < made
-    assert all(0 <= logs["index_minutes"] < 1 for logs in seen.logs)
 
 
 @pytest.mark.parametrize("every_steps", [0, 3])
@@ -149,7 +147,6 @@ def test_training_that_waits_has_an_index_every_so_many_steps(
     assert made_from == [3 * (step // 3) if due else 0 for step in range(8)]
     ages = [logs["index_age"] for logs in seen.logs]
     assert ages == [step - made for step, made in enumerate(made_from)]
-    assert "index_minutes" not in seen.logs[0]
     # A failure is not for later: the run would not be exact.
     with pytest.raises(MemoryError):
         _fit(tmp_path, num_steps=3, every_steps=1, wait=True, failures=(2,))
@@ -181,7 +178,7 @@ def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("accumulated", [None, 4])
 def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
-    state = {"index_step": 7, "taken_at": time.time() - 120}
+    state = {"index_step": 7}
     IndexVersions(str(tmp_path)).write(7, np.zeros((4, 2), "float32"))
     refresh, seen = _fit(
         tmp_path,
@@ -192,7 +189,6 @@ def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
         accumulated=accumulated,
     )
     assert [logs["index_age"] for logs in seen.logs] == [3, 4]
-    assert 2.0 <= seen.logs[0]["index_minutes"] < 2.5
     assert refresh.get_state() == state
 
 
@@ -278,5 +274,5 @@ def test_torn_and_missing_versions_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(InputError, match="00000007.npy is damaged"):
         versions.read(7)
-    with pytest.raises(InputError, match="00000008.npy is damaged"):
+    with pytest.raises(InputError, match="00000008.npy is missing"):
         versions.read(8)
