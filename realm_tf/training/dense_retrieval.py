@@ -6,13 +6,11 @@ mistake for it.
 """
 
 import dataclasses
-import os
 import sys
 
 import numpy as np
 
 from realm_tf.answering.recall import gold_blocks
-from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.data import hard_negatives as data
 from realm_tf.errors import InputError
@@ -26,8 +24,6 @@ from realm_tf.training import trainers
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
 
-# What BM25 found.
-_RETRIEVED = f"{run_directory.WORK}/retrieved.npz"
 # Questions searched for between two looks at the clock.
 _PART = 256
 
@@ -97,7 +93,6 @@ def _make_examples(blocks, asked, loaded, recipe, stage):
         [question for of_name in asked.values() for question in of_name],
         records,
         recipe.negatives.num_retrieved,
-        stage.path(_RETRIEVED),
     )
     finder = AnswerFinder(records.texts)
     packed = run_directory.open_blocks(blocks, recipe.lengths.max_block_length)
@@ -111,7 +106,7 @@ def _make_examples(blocks, asked, loaded, recipe, stage):
             finder,
             num_negatives=recipe.negatives.num_negative_candidates,
         )
-        _report(name, len(chosen), counts, recipe, blocks)
+        _report(name, len(chosen), counts, blocks)
         examples[name] = data.DprExamples(
             chosen,
             packed,
@@ -129,13 +124,8 @@ def _make_examples(blocks, asked, loaded, recipe, stage):
     return examples
 
 
-def _retrieve(questions, records, num_retrieved, path):
-    """BM25's best blocks of each question, kept in a file.
-
-    A block that shares no word with a question is none of them.
-    """
-    if os.path.exists(path):
-        return weight_files.read(path)["retrieved"]
+def _retrieve(questions, records, num_retrieved):
+    """BM25's best blocks of each question that share a word with it."""
     bm25 = Bm25(records.titles, records.texts)
     parts = []
     with Progress("bm25", "questions", len(questions)) as progress:
@@ -144,34 +134,23 @@ def _retrieve(questions, records, num_retrieved, path):
             scores, block_ids = bm25.search(part, num_retrieved)
             parts.append(np.where(scores > 0, block_ids, data.NO_BLOCK))
             progress.add(len(part))
-    retrieved = np.concatenate(parts)
-    weight_files.write(path, {"retrieved": retrieved})
-    return retrieved
+    return np.concatenate(parts)
 
 
-def _report(name, num_left, counts, recipe, blocks):
+def _report(name, num_left, counts, blocks):
     """Says on stderr how many questions are dropped, and why."""
-    if num_left == counts["questions"]:
-        return
-    reasons = (
-        f"{counts['dropped_no_answer_retrieved']:,} have no answer in BM25's "
-        f"{recipe.negatives.num_retrieved} best blocks, "
-        f"{counts['dropped_evidence_in_no_block']:,} name evidence that no "
-        "block holds"
-    )
     which = "of --dev" if name == "dev" else "to learn from"
-    if not num_left:
-        raise InputError(
-            f"None of the {counts['questions']:,} questions {which} has a "
-            f"block that answers it in {blocks} ({reasons}): expected "
-            "questions about these blocks; give others."
-        )
-    print(
+    told = (
         f"{counts['questions'] - num_left:,} of {counts['questions']:,} "
-        f"questions {which} are dropped: {reasons}.",
-        file=sys.stderr,
-        flush=True,
+        f"questions {which} are dropped: "
+        f"{counts['dropped_no_answer_retrieved']:,} have no answer in BM25's "
+        f"best blocks, {counts['dropped_evidence_in_no_block']:,} name "
+        "evidence that no block holds."
     )
+    if not num_left:
+        raise InputError(f"{told} Give questions that {blocks} answers.")
+    if num_left < counts["questions"]:
+        print(told, file=sys.stderr, flush=True)
 
 
 def _measuring(trainer, examples):

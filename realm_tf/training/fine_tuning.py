@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import sys
 
 import keras
 import numpy as np
@@ -39,8 +38,6 @@ _KEPT_BLOCKS = 100
 # The part of a saved state that says which embeddings were searched.
 _REFRESH = "index_refresh"
 _EXACT_MATCH = "dev_exact_match"
-# A long one, as the original has them.
-_QUESTION_LENGTH = 32
 # Steps know how long an answer can be, and how many candidates there are.
 _OF_ONE_WIDTH = ("answer_ids", "candidate_ids", "candidate_scores")
 
@@ -107,8 +104,6 @@ class FineTuning:
             self._retriever = retrievers.make("bm25", corpus)
         # Before the query tower moves.
         self._trainer = make_trainer(corpus, index.embeddings, recipe, teachers)
-        if recipe.train_reader:
-            _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
 
     def train(self, asked, dev, *, callbacks=(), **fit) -> None:
         """Trains, and leaves the weights of the epoch to keep.
@@ -307,6 +302,7 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
             model = model.separate_towers()
         trainers.set_up(model.query_embedder, recipe, num_frozen=0)
     exact = hasattr(corpus.index, "embeddings")
+    num_rows = recipe.batch_size * candidates.num_reader_blocks
     return corpus.retrieve_and_read(
         model=model,
         lexical_weight=_lexical_weight(recipe),
@@ -315,9 +311,8 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
         read_an_answer=candidates.read_an_answer,
         gold=candidates.gold,
         match_whole_words=candidates.match_whole_words,
-        num_length_groups=_num_length_groups(
-            recipe.batch_size * candidates.num_reader_blocks
-        ),
+        # Of eight rows and more, at most eight.
+        num_length_groups=max(1, min(8, num_rows // 8)),
         embeddings=None if exact else np.asarray(embeddings),
         teachers=Teachers(teachers, recipe.teacher_weight)
         if teachers
@@ -325,27 +320,7 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
     )
 
 
-def _tell_of_cut_blocks(corpus, max_joint_length):
-    """Says on stderr how many blocks are not read to their ends."""
-    room = max_joint_length - _QUESTION_LENGTH - 1
-    num_cut = int((corpus.records.lengths > room).sum())
-    if max_joint_length and num_cut:
-        print(
-            f"{num_cut:,} of {len(corpus.records):,} blocks do not fit with a "
-            f"question of {_QUESTION_LENGTH} wordpieces into max_joint_length="
-            f"{max_joint_length} of the recipe: their ends are not read. To "
-            "read all, add --set max_joint_length=0.",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
 def _lexical_weight(recipe):
     """Of BM25 beside f(x, z), or `None`."""
     is_hybrid = recipe.candidates.retriever == "hybrid"
     return hybrid.LEXICAL_WEIGHT if is_hybrid else None
-
-
-def _num_length_groups(num_rows):
-    """Groups of eight rows and more, at most eight."""
-    return max(1, min(8, num_rows // 8))

@@ -4,12 +4,11 @@ import math
 
 from realm_tf.artifacts import figures
 from realm_tf.errors import InputError
+from realm_tf.training.training_log import COUNTERS
 
 _COLUMNS = 2
 # Inches.
 _WIDTH, _ROW_HEIGHT, _LEGEND_ROW = 10.0, 2.5, 0.28
-# Values of a line that are no curves.
-_COUNTERS = ("step", "steps", "seconds")
 
 
 def plot_training(logs: dict[str, list[dict]], path: str) -> None:
@@ -31,7 +30,7 @@ def plot_training(logs: dict[str, list[dict]], path: str) -> None:
     for run, lines in logs.items():
         for line in lines:
             for name, value in line.items():
-                if name not in _COUNTERS and value is not None:
+                if name not in COUNTERS and value is not None:
                     of_run = curves.setdefault(name, {}).setdefault(run, {})
                     of_run[line["step"]] = value
     if not curves:

@@ -41,26 +41,30 @@ def check_processes(recipe, *, index) -> None:
     if hosts.count() == 1:
         return
     refresh = recipe.index.refresh
-    if refresh != "process":
-        raise InputError(
+    for is_wrong, message in (
+        (
+            refresh != "process",
             "Where several processes train, builders are processes, too: add "
-            f"--set refresh=process. Received: refresh={refresh}"
-        )
-    if recipe.num_held_out:
-        raise InputError(
-            "num_held_out is measured by one process: leave it at 0 where several "
-            "train."
-        )
-    if index is None:
-        raise InputError(
+            f"--set refresh=process. Received: refresh={refresh}",
+        ),
+        (
+            recipe.num_held_out,
+            "num_held_out is measured by one process: leave it at 0 where "
+            "several train.",
+        ),
+        (
+            index is None,
             "Where several processes train, `realm embed` and `realm index` "
-            "make the first index: name it with --index."
-        )
-    if recipe.log.tensorboard:
-        raise InputError(
+            "make the first index: name it with --index.",
+        ),
+        (
+            recipe.log.tensorboard,
             "tensorboard=true shows what one process computes: leave it out "
-            "where several train. log.jsonl has the same numbers."
-        )
+            "where several train. log.jsonl has the same numbers.",
+        ),
+    ):
+        if is_wrong:
+            raise InputError(message)
 
 
 class Pretraining:

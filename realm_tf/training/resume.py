@@ -143,7 +143,7 @@ def _history(lines, epoch_ends):
         sums = collections.defaultdict(lambda: np.zeros(2))
         for line in lines:
             if first < line["step"] <= end:
-                for name in line.keys() - COUNTERS:
+                for name in line.keys() - set(COUNTERS):
                     if line[name] is not None:
                         sums[name] += line["steps"] * np.array([line[name], 1])
         if sums:

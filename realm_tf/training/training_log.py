@@ -1,7 +1,6 @@
 """The log of a training run, log.jsonl."""
 
 import json
-import math
 import os
 import time
 
@@ -16,10 +15,8 @@ from realm_tf.training import hosts
 LOG = "log.jsonl"
 # The log of the masked-LM warm-up.
 MASKED_LM_LOG = "masked_lm_log.jsonl"
-# Columns of a line that are no metrics.
-COUNTERS = {"step", "steps", "seconds", "steps_per_second"}
-# Digits that float32 sums can represent.
-_NUM_DIGITS = 7
+# Values of a line that are no metrics.
+COUNTERS = ("step", "steps", "seconds")
 
 
 class TrainingLog(keras.callbacks.Callback):
@@ -30,9 +27,8 @@ class TrainingLog(keras.callbacks.Callback):
     twice. This callback first removes the lines after the restored step.
 
     A line holds `step` (steps done), `steps` (of the interval), `seconds` of
-    training, without the time between a kill and the resumed run,
-    `steps_per_second`, without the first step of a run, which compiles, and
-    the metrics of the interval. A value that is unknown or not finite is null.
+    training, without the time between a kill and the resumed run, and the
+    metrics of the interval. A metric that counted no value is null.
 
     Args:
         path: str or `None`. The file, on a local disk; `None`: lines are kept
@@ -57,39 +53,19 @@ class TrainingLog(keras.callbacks.Callback):
                 ]
             # A resumed run must not repeat a line.
             write_text(path, "".join(map(_encode, self.lines)))
-        self._began = None
-        # Where the rate of an interval is measured from, in seconds, and how
-        # many of its steps were before that.
-        self._timed_from = None
-        self._num_untimed = 0
-
-    def on_train_begin(self, logs=None):
-        if self._began is None:
-            before = self.lines[-1]["seconds"] if self.lines else 0.0
-            self._began = time.monotonic() - before
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._timed_from is None:
-            self._timed_from = time.monotonic()
-            self._num_untimed = 1
+        before = self.lines[-1]["seconds"] if self.lines else 0.0
+        self._began = time.monotonic() - before
 
     def on_epoch_end(self, epoch, logs=None):
-        now = time.monotonic()
         step = steps_done(self.model)
-        steps = step - (self.lines[-1]["step"] if self.lines else 0)
-        seconds = now - self._timed_from
-        timed = steps - self._num_untimed
-        self._timed_from, self._num_untimed = now, 0
         line = {
             "step": step,
-            "steps": steps,
-            "seconds": round(now - self._began, 3),
-            "steps_per_second": timed / seconds if timed and seconds else None,
-            **(logs or {}),
+            "steps": step - (self.lines[-1]["step"] if self.lines else 0),
+            "seconds": round(time.monotonic() - self._began, 3),
+            **{name: float(value) for name, value in logs.items()},
             # Keras gives 0 for the mean of nothing.
             **{name: None for name in self._empty_metrics()},
         }
-        line = {name: _round(value) for name, value in line.items()}
         self.lines.append(line)
         if self._path:
             with open(self._path, "a", encoding="utf-8") as file:
@@ -159,12 +135,4 @@ def _find_log(path):
 
 
 def _encode(line):
-    return f"{json.dumps(line, allow_nan=False)}\n"
-
-
-def _round(value):
-    if value is None or not math.isfinite(value):
-        return None
-    if isinstance(value, int):
-        return value
-    return float(f"{value:.{_NUM_DIGITS}g}")
+    return f"{json.dumps(line)}\n"

@@ -100,8 +100,4 @@ def test_a_killed_trainer_goes_on_as_if_never_stopped(
 
 
 def _curve(directory):
-    times = ("seconds", "steps_per_second")
-    return [
-        {name: value for name, value in line.items() if name not in times}
-        for line in read_log(directory)
-    ]
+    return [{**line, "seconds": None} for line in read_log(directory)]
