@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import threading
+import time
 
 import keras
 import numpy as np
@@ -33,7 +34,8 @@ class IndexRefresh(keras.callbacks.Callback):
     Either training waits for the builder: then a run does not depend on the
     machine's speed. Or it never waits: a thread runs the builder, and again
     after it failed, until it gives an index. No other copy is taken meanwhile,
-    so a slow builder sets the pace.
+    so a slow builder sets the pace. Then the age is also logged as
+    `index_minutes`.
 
     Of processes that train together, the first has the builder, and all
     exchange the index before the same step.
@@ -73,9 +75,10 @@ class IndexRefresh(keras.callbacks.Callback):
         self._wait = wait
         self._done = 0
         self._copied_at = 0
+        self._taken_at = time.time()
         self._thread = None
         self._stopped = threading.Event()
-        # (step, function that swaps) of a new index.
+        # (step, time, function that swaps) of a new index.
         self._built = None
         # Of the steps of this interval.
         self._ages = []
@@ -83,12 +86,13 @@ class IndexRefresh(keras.callbacks.Callback):
     def get_state(self):
         """The state that `training.resume` keeps."""
         self._versions.keep(self.index_step)
-        return {"index_step": self.index_step}
+        return {"index_step": self.index_step, "taken_at": self._taken_at}
 
     def set_state(self, state):
         """Takes up the state of `get_state`; the caller has loaded the version
         of that step."""
         self.index_step = self._copied_at = state["index_step"]
+        self._taken_at = state["taken_at"]
 
     def on_train_begin(self, logs=None):
         self._done = steps_done(self.model)
@@ -122,19 +126,22 @@ class IndexRefresh(keras.callbacks.Callback):
 
     def _copy(self, *, wait):
         step = self._copied_at = self._done
+        taken_at = time.time()
         weights = [np.array(w) for w in self._tower.get_weights()]
         if wait:
-            self._built = step, self._make(step, weights)
+            self._built = step, taken_at, self._make(step, weights)
             self._swap(step)
         elif hosts.is_first():
             self._thread = threading.Thread(
-                target=self._build_until_done, args=(step, weights), daemon=True
+                target=self._build_until_done,
+                args=(step, weights, taken_at),
+                daemon=True,
             )
             self._thread.start()
 
     def _swap(self, step):
         if hosts.is_first():
-            (_, swap), self._built = self._built, None
+            (_, self._taken_at, swap), self._built = self._built, None
         else:
             swap = self._index.prepare(self._versions.read(step))
         self.index_step = step
@@ -144,11 +151,16 @@ class IndexRefresh(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self._ages.append(self._done - self.index_step)
         self._done += 1
-        logs["index_age"] = self._ages[-1]
+        self._add_age(logs, self._ages[-1])
 
     def on_epoch_end(self, epoch, logs=None):
-        logs["index_age"] = float(np.mean(self._ages))
+        self._add_age(logs, float(np.mean(self._ages)))
         self._ages = []
+
+    def _add_age(self, logs, steps):
+        logs["index_age"] = steps
+        if not self._wait:
+            logs["index_minutes"] = (time.time() - self._taken_at) / 60
 
     def close(self):
         """Ends the thread. The owner of the callback calls it."""
@@ -158,7 +170,7 @@ class IndexRefresh(keras.callbacks.Callback):
             self._thread = None
         self._built = None
 
-    def _build_until_done(self, step, weights):
+    def _build_until_done(self, step, weights, taken_at):
         while not self._stopped.is_set():
             try:
                 prepared = self._make(step, weights)
@@ -175,7 +187,7 @@ class IndexRefresh(keras.callbacks.Callback):
                     )
                 self._stopped.wait(_SECONDS_OF_PAUSE)
             else:
-                self._built = step, prepared
+                self._built = step, taken_at, prepared
                 return
 
     def _make(self, step, weights):

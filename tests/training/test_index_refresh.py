@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import keras
 import numpy as np
@@ -147,6 +148,7 @@ def test_training_that_waits_has_an_index_every_so_many_steps(
     assert made_from == [3 * (step // 3) if due else 0 for step in range(8)]
     ages = [logs["index_age"] for logs in seen.logs]
     assert ages == [step - made for step, made in enumerate(made_from)]
+    assert "index_minutes" not in seen.logs[0]
     # A failure is not for later: the run would not be exact.
     with pytest.raises(MemoryError):
         _fit(tmp_path, num_steps=3, every_steps=1, wait=True, failures=(2,))
@@ -178,7 +180,7 @@ def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("accumulated", [None, 4])
 def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
-    state = {"index_step": 7}
+    state = {"index_step": 7, "taken_at": time.time() - 120}
     IndexVersions(str(tmp_path)).write(7, np.zeros((4, 2), "float32"))
     refresh, seen = _fit(
         tmp_path,
@@ -189,6 +191,7 @@ def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
         accumulated=accumulated,
     )
     assert [logs["index_age"] for logs in seen.logs] == [3, 4]
+    assert seen.logs[0]["index_minutes"] >= 2.0
     assert refresh.get_state() == state
 
 
