@@ -13,7 +13,6 @@ from realm_tf.answering.calibration import relevance_weight_of
 from realm_tf.answering.corpus import retrieve_and_read
 from realm_tf.answering.predict import LEAST_SCORE
 from realm_tf.answering.predict import NUM_RETRIEVED
-from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
 from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
@@ -71,7 +70,6 @@ class RealmModule(tf.Module):
                 relevance_weight=relevance_weight_of(fitted),
                 num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
                 num_reader_blocks=num_reader_blocks,
-                rows_per_group=ROWS_PER_GROUP,
             ),
         )
         is_of_corpus = {id(each) for each in corpus.variables}

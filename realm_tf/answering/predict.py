@@ -21,8 +21,6 @@ from realm_tf.models.cpu_operations import only_for_this_process
 NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.
 NUM_RETRIEVED = 20
-# Blocks of like length that are read together.
-ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
 # `best_spans` gives a far lower score to a place without a span.
@@ -132,7 +130,6 @@ class Predictor:
             model=model,
             num_candidates=num_candidates,
             num_reader_blocks=num_reader_blocks,
-            rows_per_group=ROWS_PER_GROUP,
             **weights,
         )
         # Names of the inputs to what computes their outputs.

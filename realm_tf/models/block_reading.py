@@ -12,6 +12,9 @@ from realm_tf.models import packing
 from realm_tf.models.fixed_weight import mark_as_given
 from realm_tf.models.packing import trim
 
+# Blocks of like length that are read together, but in training.
+_ROWS_PER_GROUP = 8
+
 
 class BlockReading:
     """Scores the spans of blocks with a reader.
@@ -28,8 +31,6 @@ class BlockReading:
             Defaults to `1.0`, as in the paper.
         num_length_groups: int. See `in_length_groups`, for the
             blocks read in training. Defaults to `1`.
-        rows_per_group: int. See `in_groups_of`, for the blocks
-            read otherwise. Defaults to `None`: all at once.
         teachers: `Teachers`. They read in training. Defaults to `None`.
     """
 
@@ -42,7 +43,6 @@ class BlockReading:
         sep_id,
         relevance_weight=1.0,
         num_length_groups=1,
-        rows_per_group=None,
         teachers=None,
     ):
         self._reader = reader
@@ -52,7 +52,6 @@ class BlockReading:
         self._join_bert = packing.JoinBert(sep_id, reader.max_joint_length)
         self._relevance_weight = relevance_weight
         self._num_length_groups = num_length_groups
-        self._rows_per_group = rows_per_group
         self._teachers = teachers
 
     def __call__(
@@ -170,12 +169,12 @@ class BlockReading:
 
     def _span_logits(self, joined, training):
         read = functools.partial(self._reader, training=training)
-        if training or self._rows_per_group is None:
+        if training:
             return in_length_groups(read, joined, self._num_length_groups)
         return in_groups_of(
             read,
             joined,
-            self._rows_per_group,
+            _ROWS_PER_GROUP,
             shape=(self._reader.max_span_width,),
         )
 

@@ -170,14 +170,12 @@ def load(
     tokenizer = Tokenizer.from_file(
         directory.vocabulary, lowercase=config["lowercase"]
     )
-    # Directories of earlier versions have no card.
-    card = directory.metadata.get("card")
     return LoadedModel(
         model,
         tokenizer,
         tuple(config["block_segment_ids"]),
         directory.metadata,
-        Card.from_json(card) if card else Card(),
+        Card.from_json(directory.metadata["card"]),
     )
 
 
@@ -194,9 +192,8 @@ def _make(config):
         query_embedder,
         block_embedder,
         reader,
-        # Directories of earlier versions do not say.
         knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
-        if config.get("masked_lm_head")
+        if config["masked_lm_head"]
         else None,
         score_scale=config["score_scale"],
     )
@@ -218,9 +215,6 @@ def _without_name(config):
 def _part_config(part):
     """Of an embedder or reader, with that of its encoder."""
     config = _without_name(part.get_config())
-    # Fingerprints of towers that have none are as before there were any.
-    if not config.get("prefix_ids", True):
-        del config["prefix_ids"]
     return {"encoder": _without_name(part.encoder.get_config()), **config}
 
 

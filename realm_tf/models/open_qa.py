@@ -2,12 +2,7 @@
 
 import keras
 
-from realm_tf.models.knowledge_augmented_encoder import (
-    KnowledgeAugmentedEncoder,
-)
 
-
-@keras.saving.register_keras_serializable(package="realm_tf")
 class OpenQa(keras.Model):
     """The content of a model directory: query tower, block tower, reader.
 
@@ -122,37 +117,4 @@ class OpenQa(keras.Model):
             block_embedder,
             self.reader,
             score_scale=self.score_scale,
-        )
-
-    def get_config(self):
-        """The parts; towers that are shared, and the encoder, are kept once."""
-        serialize = keras.saving.serialize_keras_object
-        return {
-            "query_embedder": serialize(self.query_embedder),
-            "block_embedder": None
-            if self.share_embedders
-            else serialize(self.block_embedder),
-            "reader": serialize(self.reader),
-            "masked_lm_head": self.knowledge_augmented_encoder is not None,
-            "score_scale": self.score_scale,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        query_embedder, block_embedder, reader = (
-            keras.saving.deserialize_keras_object(config.pop(part))
-            for part in ("query_embedder", "block_embedder", "reader")
-        )
-        return cls(
-            query_embedder,
-            block_embedder or query_embedder,
-            reader,
-            knowledge_augmented_encoder=KnowledgeAugmentedEncoder(
-                reader.encoder
-            )
-            if config.pop("masked_lm_head")
-            else None,
-            **config,
         )

@@ -64,7 +64,6 @@ class RetrieveAndRead(keras.Model):
             test for a raw substring: see `answer_matching.contains_answer`. A
             span is right only as whole words in any case. Defaults to `True`.
         num_length_groups: int. See `BlockReading`. Defaults to `1`.
-        rows_per_group: int. See there. Defaults to `None`.
         hybrid: `retrieval.hybrid.Hybrid`. Searches instead of the index alone.
             Defaults to `None`.
         relevance_weight: float. How much f(x,z) counts in g. Defaults to `1.0`,
@@ -96,7 +95,6 @@ class RetrieveAndRead(keras.Model):
         gold="ignore",
         match_whole_words=True,
         num_length_groups=1,
-        rows_per_group=None,
         hybrid=None,
         relevance_weight=1.0,
         teachers=None,
@@ -129,7 +127,6 @@ class RetrieveAndRead(keras.Model):
             sep_id=sep_id,
             relevance_weight=relevance_weight,
             num_length_groups=num_length_groups,
-            rows_per_group=rows_per_group,
             teachers=teachers,
         )
         self._embeddings = None

@@ -125,7 +125,7 @@ def keep_index(
         build,
         versions=versions,
         every_steps=settings.refresh_every,
-        wait=settings.refresh == "sync",
+        wait=settings.refresh == "sync" or not settings.refresh_every,
     )
     stack.callback(refresh.close)
     return refresh

@@ -84,10 +84,3 @@ def test_what_is_predicted_counts_as_correct(model):
     )
     found = model.evaluate(batch, batch_size=3, verbose=0, return_dict=True)
     assert found["accuracy_own_block"] == found["accuracy_null_block"] == 1
-
-
-def test_without_blocks_all_read_the_null_block(model):
-    alone = {k: v for k, v in BATCH.items() if not k.startswith("block_")}
-    null = {**BATCH, "block_lengths": np.zeros(3, "int32")}
-    one, two = (model.predict(each, verbose=0) for each in (alone, null))
-    np.testing.assert_allclose(one, two, atol=1e-6)

@@ -5,9 +5,6 @@ import numpy as np
 import pytest
 
 from realm_tf.models.embedder import Embedder
-from realm_tf.models.knowledge_augmented_encoder import (
-    KnowledgeAugmentedEncoder,
-)
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
@@ -84,40 +81,3 @@ def test_towers_of_two_widths_are_refused(parts, make_encoder):
     wide = Embedder(make_encoder(), projection_dim=5)
     with pytest.raises(ValueError, match=r"embedding_dim=4, .*embedding_dim=5"):
         OpenQa(embedder, wide, reader)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_saved_and_loaded_it_is_equal(
-    parts, make_encoder, token_batch, tmp_path, shared
-):
-    embedder, reader = parts
-    other = embedder if shared else Embedder(make_encoder(), projection_dim=4)
-    model = OpenQa(
-        embedder,
-        other,
-        reader,
-        knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
-        if shared
-        else None,
-        score_scale=3.0,
-    )
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.get_config() == model.get_config()
-    assert loaded.share_embedders is shared
-    assert len(loaded.variables) == len(model.variables)
-    for name in ("embed_queries", "embed_blocks", "reader"):
-        np.testing.assert_array_equal(
-            np.asarray(getattr(loaded, name)(token_batch)),
-            np.asarray(getattr(model, name)(token_batch)),
-        )
-    head = loaded.knowledge_augmented_encoder
-    assert (head is not None) is shared
-    if shared:
-        # One encoder with two heads.
-        assert head.encoder is loaded.reader.encoder
-        inputs = {**token_batch, "mask_positions": np.array([[1], [2]])}
-        np.testing.assert_array_equal(
-            np.asarray(head(inputs)),
-            np.asarray(model.knowledge_augmented_encoder(inputs)),
-        )
