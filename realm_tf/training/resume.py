@@ -111,13 +111,20 @@ def fit(
     last = [training_log]
     if tensorboard:
         last.append(_tensorboard(tensorboard))
-    stack = contextlib.ExitStack()
-    if verbose and hosts.is_first():
-        last.append(ShowProgress(num_steps, stack))
-    # The first stops before another sees a loss that is not finite; at the
-    # last, the others have seen the step that is saved.
-    callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, *last, saver]
-    with stack:
+    with contextlib.ExitStack() as stack:
+        if verbose and hosts.is_first():
+            done = steps_done(model)
+            progress = Progress("train", "steps", num_steps, before=done)
+            last.append(ShowProgress(stack.enter_context(progress), done))
+        # The first stops before another sees a loss that is not finite; at the
+        # last, the others have seen the step that is saved.
+        callbacks = [
+            StopAtNonFinite(),
+            *parts.values(),
+            *callbacks,
+            *last,
+            saver,
+        ]
         while not saver.is_over:
             done = steps_done(model)
             left = next(end for end in epoch_ends if end > done) - done
@@ -251,24 +258,16 @@ class ShowProgress(keras.callbacks.Callback):
     """Shows the steps done, the time left and the metrics.
 
     Args:
-        num_steps: int. Of the whole run.
-        stack: `contextlib.ExitStack`. It ends the display.
+        progress: `Progress`.
+        done: int. Steps of the restored state.
     """
 
-    def __init__(self, num_steps, stack):
+    def __init__(self, progress, done):
         super().__init__()
-        self._num_steps = num_steps
-        self._stack = stack
-        self._progress = None
+        self._progress = progress
+        self._done = done
 
     def on_train_batch_end(self, batch, logs=None):
-        if self._progress is None:
-            # The first step is long: it compiles. The estimate starts after.
-            self._done = steps_done(self.model)
-            self._progress = self._stack.enter_context(
-                Progress("train", "steps", self._num_steps, before=self._done)
-            )
-            return
         self._done += 1
         shown = [f"{k} {float(v):.3f}" for k, v in (logs or {}).items()]
         self._progress(self._done, *shown)

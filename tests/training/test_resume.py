@@ -1,4 +1,3 @@
-import contextlib
 import errno
 import itertools
 import pathlib
@@ -233,23 +232,11 @@ def test_what_is_damaged_or_anothers_is_refused(tmp_path, monkeypatch):
         _fit(tmp_path)
 
 
-@pytest.mark.parametrize(("num_steps", "first_step"), [(5, 0), (100, 6)])
-def test_progress_estimates_without_the_first_step(
-    capsys, monkeypatch, num_steps, first_step
-):
-    """Four seconds a step, and a minute for the first."""
-    times = iter([160.0, 164.0, 168.0, 172.0, 176.0])
-    # Servers of other tests ask the real one, in threads of this process.
-    clock = types.SimpleNamespace(monotonic=lambda: next(times))
-    monkeypatch.setattr(progress, "time", clock)
-    callback = resume.ShowProgress(num_steps, contextlib.ExitStack())
-    optimizer = types.SimpleNamespace(_iterations=first_step + 1)
-    callback.set_model(types.SimpleNamespace(optimizer=optimizer))
-    for step in range(5):
-        callback.on_train_batch_end(step, {"loss": 1.0 / (step + 1)})
-    left = (num_steps - first_step - 4) * 4 / 60
-    # At the first step after ten seconds.
-    assert capsys.readouterr().err == (
-        f"train: {first_step + 4} of {num_steps} steps, 0.2 a second, "
-        f"{left:.1f} minutes left, loss 0.250\n"
-    )
+def test_progress_of_a_resumed_run(tmp_path, capsys, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(4))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    _fit(tmp_path, verbose=1)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("train: 5 of 13 steps, ")
+    assert last.startswith("train: 13 of 13 steps, ") and "loss" in last
