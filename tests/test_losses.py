@@ -1,47 +1,198 @@
-"""Losses against a float64 loop, and at the edges."""
+"""Losses and their gradients against loops in float64, and at the edges."""
 
 import keras
+import loss_oracle as oracle
 import numpy as np
 import pytest
 from gradients import differences
 from gradients import gradient
-from gradients import logsumexp
+from keras import ops
 
 from realm_tf import losses
 
-
-def _loop(scores, correct, mask):
-    rows = []
-    for row in range(len(scores)):
-        allowed = [
-            np.exp(np.float64(s))
-            for s, m in zip(scores[row], mask[row], strict=True)
-            if m
-        ]
-        right = [
-            np.exp(np.float64(s))
-            for s, m, c in zip(
-                scores[row], mask[row], correct[row], strict=True
-            )
-            if m and c
-        ]
-        rows.append(-np.log(sum(right) / sum(allowed)) if right else 0.0)
-    return np.array(rows)
+FORMS = pytest.mark.parametrize("form", losses.MARGINALIZATIONS)
 
 
-def test_marginal_span_loss_against_a_loop():
+def _check(loss, expected, arrays):
+    """Values of two functions of arrays by name, and their gradients."""
+    np.testing.assert_allclose(
+        np.asarray(loss(**arrays)), expected(**arrays), rtol=1e-5, atol=1e-5
+    )
+    for name, array in arrays.items():
+        found = gradient(lambda v, n=name: loss(**{**arrays, n: v}), array)
+        wanted = differences(
+            lambda v, n=name: expected(**{**arrays, n: v}).sum(), array
+        )
+        assert np.abs(wanted).max() > 1e-2
+        np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=name)
+
+
+def test_marginal_span_loss():
     random = np.random.default_rng(1)
     scores = random.normal(0, 3, (12, 9)).astype("float32")
     mask = random.random((12, 9)) < 0.7
     correct = random.random((12, 9)) < 0.3
-    correct[4] = False
-    expected = _loop(scores, correct, mask)
-    assert (expected > 0).any() and (expected == 0).any()
-    np.testing.assert_allclose(
-        np.asarray(losses.marginal_span_loss(scores, correct, mask)),
+    # Nothing is correct; nothing is allowed.
+    correct[4] = mask[5] = False
+
+    def expected(scores):
+        rows = zip(scores, correct, mask, strict=True)
+        return np.array([oracle.span_loss(*row) for row in rows])
+
+    values = expected(scores)
+    assert values[4] == values[5] == 0 < np.sort(values)[3]
+    _check(
+        lambda scores: losses.marginal_span_loss(scores, correct, mask),
         expected,
-        atol=1e-5,
+        {"scores": scores},
     )
+
+
+def test_teacher_loss():
+    random = np.random.default_rng(2)
+    scores = random.normal(0, 3, (6, 7)).astype("float32")
+    of_teachers = random.normal(0, 3, (6, 2, 7)).astype("float32")
+    mask = random.random((6, 7)) < 0.7
+    # One thing alone may be chosen; both agree; a score far below the others.
+    mask[5] = np.arange(7) == 3
+    of_teachers[4] = 5 + scores[4]
+    mask[1, :2] = True
+    of_teachers[1, :, 0] = -1e4
+
+    def expected(scores):
+        rows = zip(scores, of_teachers, mask, strict=True)
+        return np.array([oracle.teacher_loss(*row) for row in rows])
+
+    assert expected(scores)[:4].min() > 0.1
+    np.testing.assert_allclose(expected(scores)[4:], 0, atol=1e-6)
+    _check(
+        lambda scores: losses.teacher_loss(scores, of_teachers, mask),
+        expected,
+        {"scores": scores},
+    )
+    nothing = losses.teacher_loss(scores, of_teachers, np.zeros_like(mask))
+    assert not np.asarray(nothing).any()
+
+
+def _world(seed=0):
+    """4 queries, 5 candidates, 3 masks; the null block is always allowed."""
+    random = np.random.default_rng(seed)
+    mask = random.random((4, 5)) < 0.7
+    mask[:, 0] = True
+    # One candidate only; one wordpiece only.
+    mask[1, 1:] = False
+    mask_weights = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]])
+    arrays = {
+        "queries": random.normal(0, 1, (4, 6)).astype("float32"),
+        "blocks": random.normal(0, 1, (4, 5, 6)).astype("float32"),
+        "log_probs": -random.gamma(2, 2, (4, 5, 3)).astype("float32"),
+    }
+    return arrays, mask_weights.astype("float32"), mask
+
+
+def _marginal(mask_weights, mask, form):
+    def marginal(queries, blocks, log_probs):
+        priors = losses.retrieval_log_probs(queries, blocks, mask)
+        return losses.marginal_log_likelihood(
+            log_probs, priors, mask_weights, mask, marginalization=form
+        )
+
+    def expected(queries, blocks, log_probs):
+        return np.array(
+            [
+                oracle.marginal(
+                    [oracle.dot(queries[row], z) for z in blocks[row]],
+                    *(log_probs[row], mask_weights[row], mask[row], form),
+                )
+                for row in range(len(queries))
+            ]
+        )
+
+    return marginal, expected
+
+
+@FORMS
+def test_marginal_log_likelihood(form):
+    arrays, mask_weights, mask = _world()
+    marginal, expected = _marginal(mask_weights, mask, form)
+    _check(marginal, expected, arrays)
+    found = marginal(**arrays)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    mean = losses.mean_over_masked(found, mask_weights)
+    assert float(mean) == pytest.approx(expected(**arrays).sum() / 8, rel=1e-5)
+    assert not float(losses.mean_over_masked(found, 0 * mask_weights))
+
+
+def test_the_forms_agree_on_one_candidate_or_one_wordpiece():
+    arrays, mask_weights, mask = _world(3)
+
+    def both(mask_weights, mask):
+        return [
+            float(ops.sum(_marginal(mask_weights, mask, form)[0](**arrays)))
+            for form in losses.MARGINALIZATIONS
+        ]
+
+    token, span = both(mask_weights, np.eye(1, 5, dtype=bool).repeat(4, 0))
+    assert token == pytest.approx(span, rel=1e-6)
+    token, span = both(np.eye(1, 3).repeat(4, 0), mask)
+    assert token == pytest.approx(span, rel=1e-6)
+    token, span = both(mask_weights, mask)
+    assert abs(token - span) > 1e-2
+
+
+@FORMS
+def test_excluded_wordpieces_and_candidates_are_not_read(form):
+    arrays, mask_weights, mask = _world()
+    # Row 0 masks no wordpiece, row 2 has no candidate.
+    mask_weights[0] = 0
+    mask[2] = False
+    arrays["log_probs"][0] = np.nan
+    arrays["log_probs"][2] = -np.inf
+    arrays["log_probs"][3, :, 2] = np.nan
+    marginal, expected = _marginal(mask_weights, mask, form)
+    np.testing.assert_allclose(
+        np.asarray(marginal(**arrays)), expected(**arrays), atol=1e-5
+    )
+    for name, array in arrays.items():
+        found = gradient(lambda v, n=name: marginal(**{**arrays, n: v}), array)
+        assert not found[0].any() and not found[2].any()
+        assert found[3].any() and np.isfinite(found).all()
+
+
+@FORMS
+def test_scores_of_ten_thousand_lose_nothing(form):
+    arrays, mask_weights, mask = _world()
+    arrays["queries"][0] = [100.0, 0, 0, 0, 0, 0]
+    arrays["blocks"][0, :, 0] = [100.0, -100.0, 99.99, 100.0, 0.0]
+    arrays["log_probs"][1] = -1e4
+    arrays["log_probs"][0, :, 0] = [-1e4, -1.0, -3.0, -1e4, -1e4]
+    mask[0] = True
+    marginal, expected = _marginal(mask_weights, mask, form)
+    np.testing.assert_allclose(
+        np.asarray(marginal(**arrays)), expected(**arrays), rtol=1e-5
+    )
+    for name, array in arrays.items():
+        found = gradient(lambda v, n=name: marginal(**{**arrays, n: v}), array)
+        assert np.isfinite(found).all()
+
+
+@FORMS
+def test_bfloat16_is_read_exactly_and_computed_in_float32(form):
+    arrays, mask_weights, mask = _world()
+    low = {k: ops.cast(v, "bfloat16") for k, v in arrays.items()}
+    rounded = {k: np.asarray(ops.cast(v, "float32")) for k, v in low.items()}
+    marginal, expected = _marginal(mask_weights, mask, form)
+    found = marginal(**low)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(
+        np.asarray(found), expected(**rounded), rtol=1e-5
+    )
+
+
+def test_an_unknown_marginalization_is_refused():
+    arrays, mask_weights, mask = _world()
+    with pytest.raises(ValueError, match="marginalization='block'"):
+        _marginal(mask_weights, mask, "block")[0](**arrays)
 
 
 @pytest.mark.parametrize(
@@ -60,139 +211,75 @@ def test_extreme_scores_stay_finite(scores):
     assert np.isfinite(gradient(loss, scores)).all()
 
 
-def test_nothing_correct_or_nothing_allowed_teaches_nothing():
-    scores = np.array([[5.0, 1.0], [2.0, 3.0]], "float32")
-    correct = np.array([[False, False], [True, True]])
-    mask = np.array([[True, True], [False, False]])
+def test_retrieval_log_probs_of_few_candidates():
+    queries = np.array([[1.0, 2.0]] * 3, "float32")
+    blocks = np.array([[[0.0, 0.0], [3.0, 1.0], [1.0, 1.0]]] * 3, "float32")
+    mask = np.array([[True, True, False], [False, True, False], [False] * 3])
 
-    def loss(s):
-        return losses.marginal_span_loss(s, correct, mask)
+    def log_probs(b):
+        return losses.retrieval_log_probs(queries, b, mask)
 
-    assert np.asarray(loss(scores)).tolist() == [0.0, 0.0]
-    assert gradient(loss, scores).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def _softmax(scores):
-    weights = np.exp(np.float64(scores))
-    return weights / weights.sum()
-
-
-def test_teacher_loss_against_a_loop():
-    random = np.random.default_rng(2)
-    scores = random.normal(0, 3, (6, 7)).astype("float32")
-    of_teachers = random.normal(0, 3, (6, 2, 7)).astype("float32")
-    mask = random.random((6, 7)) < 0.7
-    # Nothing may be chosen; one thing alone; a score far below the others.
-    mask[4] = False
-    mask[5] = np.arange(7) == 3
-    mask[1, :2] = True
-    of_teachers[1, :, 0] = -1e4
-    expected = []
-    for row in range(6):
-        allowed = mask[row]
-        wanted = np.mean(
-            [_softmax(each[allowed]) for each in of_teachers[row]], axis=0
-        )
-        found = _softmax(scores[row][allowed])
-        expected.append(
-            sum(
-                q * np.log(q / p)
-                for q, p in zip(wanted, found, strict=True)
-                if q
-            )
-        )
-    assert (np.array(expected)[:4] > 0.1).all() and expected[4:] == [0, 0]
-
-    def loss(s):
-        return losses.teacher_loss(s, of_teachers, mask)
-
-    np.testing.assert_allclose(np.asarray(loss(scores)), expected, atol=1e-5)
-    # Its derivative is what is chosen less what teachers choose.
-    slope = gradient(loss, scores)
-    for row in range(4):
-        wanted = np.mean(
-            [_softmax(each[mask[row]]) for each in of_teachers[row]], axis=0
-        )
-        np.testing.assert_allclose(
-            slope[row][mask[row]],
-            _softmax(scores[row][mask[row]]) - wanted,
-            atol=1e-5,
-        )
-    assert not slope[~mask].any() and not slope[4:].any()
+    # Scores 0, 5, 3.
+    np.testing.assert_allclose(
+        np.exp(np.asarray(log_probs(blocks))),
+        [[1 / (1 + np.exp(5)), 1 / (1 + np.exp(-5)), 0], [0, 1, 0], [0] * 3],
+        rtol=1e-6,
+    )
+    found = gradient(lambda b: ops.where(mask, log_probs(b), 0.0), blocks)
+    # Nothing else to choose, and nothing to choose from.
+    assert found[0].any() and not found[1:].any()
 
 
-def test_a_teacher_that_agrees_teaches_nothing():
-    scores = np.array([[1.0, 3.0, -2.0]], "float32")
-    mask = np.ones((1, 3), bool)
-    found = losses.teacher_loss(scores, 5 + scores[:, None], mask)
-    np.testing.assert_allclose(np.asarray(found), [0.0], atol=1e-6)
-
-
-def test_masked_lm_log_probs_against_numpy():
+def test_masked_lm_log_probs():
     random = np.random.default_rng(5)
     logits = random.normal(0, 4, (2, 3, 7)).astype("float32")
     logits[1, 2] = [1e4, -1e4, 0, 0, 0, 0, 0]
     ids = random.integers(0, 7, (2, 3))
     ids[1, 2] = 1
-    expected = np.zeros((2, 3))
-    for place in np.ndindex(2, 3):
-        row = logits[place].astype("float64")
-        expected[place] = row[ids[place]] - logsumexp(list(row))
-    np.testing.assert_allclose(
-        np.asarray(losses.masked_lm_log_probs(logits, ids)),
-        expected,
-        rtol=1e-5,
-        atol=1e-5,
-    )
+    expected = [
+        [oracle.log_softmax(logits[b, m])[ids[b, m]] for m in range(3)]
+        for b in range(2)
+    ]
+    found = np.asarray(losses.masked_lm_log_probs(logits, ids))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_in_batch_softmax_and_its_gradient_against_a_loop():
+@pytest.mark.parametrize("by_query", [False, True])
+def test_in_batch_softmax(by_query):
     random = np.random.default_rng(6)
-    queries = random.normal(0, 2, (5, 4)).astype("float32")
-    blocks = random.normal(0, 2, (7, 4)).astype("float32")
+    arrays = {
+        "queries": random.normal(0, 2, (5, 4)).astype("float32"),
+        "blocks": random.normal(0, 2, (7, 4)).astype("float32"),
+    }
     targets = np.array([2, 0, 5, 6, 3])
-    mask = np.array([True, True, True, True, False, True, False])
-
-    def loop(queries, blocks):
-        rows = []
-        for query, target in zip(queries, targets, strict=True):
-            scores = {
-                j: sum(q * z for q, z in zip(query, blocks[j], strict=True))
-                for j in np.flatnonzero(mask)
-            }
-            rows.append(
-                logsumexp(list(scores.values())) - scores[target]
-                if target in scores
-                else 0.0
-            )
-        return np.array(rows)
-
-    loss, _ = losses.in_batch_softmax(queries, blocks, targets, mask)
-    np.testing.assert_allclose(
-        np.asarray(loss),
-        loop(queries.astype("float64"), blocks.astype("float64")),
-        rtol=1e-5,
-        atol=1e-5,
-    )
     # The fourth query's own block is not a candidate.
-    assert np.asarray(loss)[3] == 0.0
-    for number, array in enumerate((queries, blocks)):
-        pair = [queries, blocks]
+    mask = np.array([True, True, True, True, False, True, False])
+    if by_query:
+        mask = np.stack([mask, mask, ~mask, mask, ~mask])
+        mask[2, 5] = mask[4, 3] = True
 
-        def replaced(value, number=number, pair=pair):
-            return [*pair[:number], value, *pair[number + 1 :]]
+    def loss(queries, blocks):
+        return losses.in_batch_softmax(queries, blocks, targets, mask)[0]
 
-        found = gradient(
-            lambda v, f=replaced: losses.in_batch_softmax(*f(v), targets, mask)[
-                0
-            ],
-            array,
-        )
-        np.testing.assert_allclose(
-            found,
-            differences(lambda v, f=replaced: loop(*f(v)).sum(), array),
-            atol=1e-5,
-        )
+    def expected(queries, blocks):
+        return oracle.in_batch(queries, blocks, targets, mask)[0]
+
+    assert expected(**arrays)[3] == 0
+    _check(loss, expected, arrays)
+
+
+def test_in_batch_ranks():
+    random = np.random.default_rng(3)
+    # Integers, so that scores are equal often.
+    queries = random.integers(-1, 2, size=(40, 3)).astype("float32")
+    blocks = random.integers(-1, 2, size=(12, 3)).astype("float32")
+    targets = random.integers(0, 12, size=40).astype("int32")
+    mask = random.random((40, 12)) < 0.8
+    mask[np.arange(40), targets] = True
+    _, ranks = losses.in_batch_softmax(queries, blocks, targets, mask)
+    _, expected = oracle.in_batch(queries, blocks, targets, mask)
+    np.testing.assert_array_equal(ranks, expected)
+    assert expected.max() > 1
 
 
 def test_products_are_of_float32_on_every_backend():
@@ -212,35 +299,3 @@ def test_products_are_of_float32_on_every_backend():
     tf.config.experimental.enable_tensor_float_32_execution(True)
     loss(queries)
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-
-
-def test_in_batch_softmax_takes_a_mask_by_query():
-    embeddings = np.eye(3, dtype="float32") * 5
-    embeddings[2] = embeddings[0]
-    # The third block is a copy of the first: no mistake to choose it.
-    mask = np.array([[True, True, False], [True] * 3, [False, True, True]])
-    loss, ranks = losses.in_batch_softmax(
-        embeddings, embeddings, np.arange(3), mask
-    )
-    assert (np.asarray(ranks) == 1).all()
-    np.testing.assert_allclose(
-        np.asarray(loss),
-        np.log1p(np.array([1, 2, 1]) * np.exp(-25.0)),
-        atol=1e-6,
-    )
-
-
-def test_in_batch_ranks_against_a_loop():
-    random = np.random.default_rng(3)
-    # Integers, so that scores are equal often.
-    queries = random.integers(-1, 2, size=(40, 3)).astype("float32")
-    blocks = random.integers(-1, 2, size=(12, 3)).astype("float32")
-    targets = random.integers(0, 12, size=40).astype("int32")
-    mask = random.random((40, 12)) < 0.8
-    mask[np.arange(40), targets] = True
-    _, ranks = losses.in_batch_softmax(queries, blocks, targets, mask)
-    for row, rank in enumerate(np.asarray(ranks)):
-        scores = blocks @ queries[row]
-        order = sorted(np.flatnonzero(mask[row]), key=lambda j: (-scores[j], j))
-        assert rank == 1 + order.index(targets[row])
-    assert np.asarray(ranks).max() > 1

@@ -3,6 +3,7 @@
 import contextlib
 
 import keras
+import loss_oracle as oracle
 import numpy as np
 import pytest
 
@@ -141,11 +142,6 @@ def _holds(block, ids):
     return any(body[p : p + width] == ids for p in range(len(body) - width + 1))
 
 
-def _log_softmax(x):
-    x = np.asarray(x, "float64")
-    return x - x.max() - np.log(np.exp(x - x.max()).sum())
-
-
 def _slow(model, example):
     sentence, start, limit, block_id = example
     query = [CLS, *sentence, SEP]
@@ -174,14 +170,14 @@ def _slow(model, example):
         )
         log_probs.append(
             [
-                _log_softmax(row)
+                oracle.log_softmax(row)
                 for row in np.asarray(logits)[0, : limit - start]
             ]
         )
-    # (1 + k,), (1 + k, m, v), (m,)
+    # (1 + k), (1 + k, m, v), (m,)
     return {
         "kept": kept,
-        "priors": _log_softmax(scores),
+        "scores": scores,
         "log_probs": np.array(log_probs),
         "gold": np.array(sentence[start:limit]),
     }
@@ -193,15 +189,16 @@ def _expected(model):
     total = num_masked = correct = utility = 0
     null, entropy, recall, answers = [], [], [], []
     for (*_, block_id), each in zip(SENTENCES, found, strict=True):
-        priors, gold = each["priors"], each["gold"]
-        places = np.arange(len(gold))
-        of_gold = each["log_probs"][:, places, gold]
+        scores, gold = each["scores"], each["gold"]
+        priors = oracle.log_softmax(scores)
+        of_gold = each["log_probs"][:, np.arange(len(gold)), gold]
         num_masked += len(gold)
-        token_form = np.log(np.exp(of_gold + priors[:, None]).sum(0))
-        if model.marginal_likelihood.marginalization == "token":
-            total += token_form.sum()
-        else:
-            total += np.log(np.exp(of_gold.sum(1) + priors).sum())
+        everything = np.ones(len(gold)), np.ones(len(scores))
+        token_form, marginal = (
+            oracle.marginal(scores, of_gold, *everything, form)
+            for form in ("token", model.marginal_likelihood.marginalization)
+        )
+        total += marginal.sum()
         marginals = np.einsum(
             "k,kmv->mv", np.exp(priors), np.exp(each["log_probs"])
         )

@@ -43,11 +43,3 @@ def differences(function, array, step=1e-5):
             moved[place] += sign * step
             found[place] += sign * function(moved) / (2 * step)
     return found
-
-
-def logsumexp(values):
-    # Of no values: None. Shifted, as float64 too ends at exp(710).
-    if not values:
-        return None
-    largest = max(values)
-    return largest + np.log(sum(np.exp(v - largest) for v in values))

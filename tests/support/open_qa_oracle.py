@@ -4,6 +4,7 @@ Eight blocks whose wordpieces are all different, so that an answer occurs in
 one block only; random weights without dropout.
 """
 
+import loss_oracle
 import numpy as np
 
 from realm_tf.models.block_table import BlockTable
@@ -156,10 +157,6 @@ def spans_of(model, query, block, relevance, answers):
     }
 
 
-def log_sum(scores):
-    return np.log(np.sum(np.exp(np.array(scores, "float64"))))
-
-
 def answer(model, query, answers):
     """Losses and hits of one question, and the spans of each block read."""
     candidates, scores = ranking(model, query)
@@ -167,13 +164,6 @@ def answer(model, query, answers):
         any(_starts_of(BODIES[block], answer) for answer in answers)
         for block in candidates
     ]
-    retriever_loss = reader_loss = 0.0
-    if any(has_answer):
-        retriever_loss = log_sum(scores[candidates]) - log_sum(
-            scores[
-                [b for b, h in zip(candidates, has_answer, strict=True) if h]
-            ]
-        )
     spans = {
         (block, *place): value
         for block in candidates[: model.num_reader_blocks]
@@ -181,19 +171,21 @@ def answer(model, query, answers):
             model, query, block, scores[block], answers
         ).items()
     }
-    correct = [score for score, right in spans.values() if right]
-    if correct:
-        reader_loss = log_sum([s for s, _ in spans.values()]) - log_sum(correct)
+    span_scores, correct = zip(*spans.values(), strict=True)
     return {
         "candidates": candidates,
         "scores": scores[candidates],
         "has_answer": has_answer,
-        "retriever_loss": retriever_loss,
-        "reader_loss": reader_loss,
+        "retriever_loss": _loss(scores[candidates], has_answer),
+        "reader_loss": _loss(span_scores, correct),
         "spans": spans,
-        "answerable": bool(correct),
+        "answerable": any(correct),
         "best_is_right": max(spans.values())[1],
     }
+
+
+def _loss(scores, correct):
+    return loss_oracle.span_loss(scores, correct, [True] * len(scores))
 
 
 def loss(model, answers):
