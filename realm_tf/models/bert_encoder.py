@@ -121,49 +121,30 @@ class TransformerEncoder(keras.layers.Layer):
         layer.build((None, None, input_dim))
         return layer
 
-    @property
-    def weight_layers(self) -> dict:
-        """The layers that hold the weights, in the order of the computation."""
-        attention = self._self_attention_layer
-        return {
-            "query": attention.query_dense,
-            "key": attention.key_dense,
-            "value": attention.value_dense,
-            "output": attention.output_dense,
-            "attention_norm": self._self_attention_layer_norm,
-            "intermediate": self._feedforward_intermediate_dense,
-            "feedforward": self._feedforward_output_dense,
-            "feedforward_norm": self._feedforward_layer_norm,
-        }
-
     def call(self, inputs, padding_mask=None, training=None):
         batch_size, length = ops.shape(inputs)[:2]
         hidden_dim = inputs.shape[-1]
-        head_dim = hidden_dim // self.num_heads
-        shape = (batch_size, length, self.num_heads, head_dim)
+        shape = batch_size, length, self.num_heads, hidden_dim // self.num_heads
         is_fast = training and cpu_operations.are_possible()
         rows = _AllRows()
         if is_fast and padding_mask is not None:
             rows = cpu_operations.WithoutPadding(padding_mask)
         # (b * l, h), or fewer rows
         x = rows.drop(ops.reshape(inputs, (-1, hidden_dim)))
-        layers = self.weight_layers
         has_dropout = training and self._dropout.rate
         drop_shares, drop_attended, drop_hidden = (
             _Dropout(self._dropout) if has_dropout else _same for _ in range(3)
         )
         keep = keras.remat if self.recompute and training else _same
-
         is_fused = not training and _has_fused_attention(x, length)
+        activate = self.activation
+        if is_fast:
+            activate = getattr(activate, "in_training", activate)
 
         def attend(x, *weights):
             return _attend(
                 x, weights, shape, padding_mask, drop_shares, rows, is_fused
             )
-
-        activate = self.activation
-        if is_fast:
-            activate = getattr(activate, "in_training", activate)
 
         def feed_forward(x, kernel, bias, output_kernel, output_bias):
             hidden = activate(_dense(x, kernel, bias))
@@ -175,13 +156,24 @@ class TransformerEncoder(keras.layers.Layer):
 
             return keep(add)(x, output, *_weights(x, layer))
 
-        names = ("query", "key", "value", "output")
-        weights = _weights(x, *(layers[name] for name in names))
+        attention = self._self_attention_layer
+        weights = _weights(
+            x,
+            attention.query_dense,
+            attention.key_dense,
+            attention.value_dense,
+            attention.output_dense,
+        )
         output = keep(attend)(x, *weights)
-        x = add_norm(layers["attention_norm"], drop_attended, x, output)
-        weights = _weights(x, layers["intermediate"], layers["feedforward"])
+        norm = self._self_attention_layer_norm
+        x = add_norm(norm, drop_attended, x, output)
+        weights = _weights(
+            x,
+            self._feedforward_intermediate_dense,
+            self._feedforward_output_dense,
+        )
         output = keep(feed_forward)(x, *weights)
-        x = add_norm(layers["feedforward_norm"], drop_hidden, x, output)
+        x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
         return ops.reshape(rows.restore(x), (batch_size, length, hidden_dim))
 
 

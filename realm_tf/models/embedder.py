@@ -67,14 +67,17 @@ class Embedder(EncoderModel):
         if prefix_ids:
             read = Prefix(prefix_ids, name="prefix")(inputs)
         encoded = encoder(read)
+        sequence = encoded["sequence_output"]
         if pooling == "cls":
             x = encoded["pooled_output"]
+        elif pooling == "first":
+            x = ops.cast(sequence[:, 0], "float32")
         else:
-            encoder.get_layer("pooled_dense").trainable = False
-            kind = MeanPooling if pooling == "mean" else FirstPooling
-            x = kind(dtype="float32", name=f"{pooling}_pooling")(
-                encoded["sequence_output"], read["padding_mask"]
+            x = MeanPooling(dtype="float32", name="mean_pooling")(
+                sequence, read["padding_mask"]
             )
+        if pooling != "cls":
+            encoder.get_layer("pooled_dense").trainable = False
         if projection_dim is not None:
             x = keras.layers.Dense(
                 projection_dim,
@@ -154,13 +157,6 @@ class Prefix(keras.layers.Layer):
             )
             for name, rows in between.items()
         }
-
-
-class FirstPooling(keras.layers.Layer):
-    """The first position's."""
-
-    def call(self, sequence, padding_mask):
-        return sequence[:, 0]
 
 
 class MeanPooling(keras.layers.Layer):

@@ -79,9 +79,6 @@ class BertAdamW(keras.optimizers.AdamW):
             **kwargs,
         )
         self.bias_correction = bias_correction
-        # On TensorFlow: what has changed the last variable of this step, and
-        # what gradients are multiplied by.
-        self._last = self._clipping = None
         # A pattern for the end of the name: TensorFlow's variables are named
         # with their layers and ":0".
         self.exclude_from_weight_decay(var_names=[r"(bias|beta|gamma)(:\d+)?$"])
@@ -93,64 +90,32 @@ class BertAdamW(keras.optimizers.AdamW):
             # The gradient of an embedding table holds a row for each lookup.
             # Keras takes the norm of these rows, not of their sum.
             grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
-            self._last = None
         super().apply(grads, trainable_variables)
-
-    def _clip_gradients(self, grads):
-        if keras.backend.backend() != "tensorflow":
-            return super()._clip_gradients(grads)
-        # Each gradient is scaled where it is used, so that no second copy of
-        # all of them is in memory.
-        import tensorflow as tf
-
-        limit = self.global_clipnorm
-        norm = tf.linalg.global_norm(grads)
-        self._clipping = limit / tf.maximum(norm, limit)
-        return grads
-
-    def _apply_weight_decay(self, variables):
-        if keras.backend.backend() != "tensorflow":
-            super()._apply_weight_decay(variables)
 
     def update_step(self, gradient, variable, learning_rate):
         step = keras.ops.cast(self.iterations + 1, "float32")
         correction = keras.ops.sqrt(1 - self.beta_2**step) / (
             1 - self.beta_1**step
         )
-        if keras.backend.backend() == "tensorflow":
-            rate = learning_rate * (correction if self.bias_correction else 1.0)
-            self._update_in_turn(gradient, variable, learning_rate, rate)
+        if keras.backend.backend() != "tensorflow":
+            if not self.bias_correction:
+                # Keras multiplies by it.
+                learning_rate = learning_rate / correction
+            super().update_step(gradient, variable, learning_rate)
             return
-        if not self.bias_correction:
-            # Keras multiplies by it.
-            learning_rate = learning_rate / correction
-        super().update_step(gradient, variable, learning_rate)
-
-    def _update_in_turn(self, gradient, variable, learning_rate, rate):
-        """TensorFlow's one operation for the formula, a variable at a time.
-
-        Otherwise TensorFlow scales the gradients of all variables before it
-        changes the first.
-        """
         import tensorflow as tf
 
+        # One operation for the formula.
         index = self._get_variable_index(variable)
-        # Outside of a graph there is nothing to wait for.
-        before = [] if self._last is None else [self._last]
-        with tf.control_dependencies(before):
-            if self._use_weight_decay(variable):
-                variable.assign_sub(
-                    self.weight_decay * learning_rate * variable
-                )
-            self._last = tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=self._momentums[index].value.handle,
-                v=self._velocities[index].value.handle,
-                beta1_power=0.0,
-                beta2_power=0.0,
-                lr=rate,
-                beta1=self.beta_1,
-                beta2=self.beta_2,
-                epsilon=self.epsilon,
-                grad=gradient * self._clipping,
-            )
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=0.0,
+            beta2_power=0.0,
+            lr=learning_rate * (correction if self.bias_correction else 1.0),
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )

@@ -1,6 +1,5 @@
 import gc
 import weakref
-from concurrent import futures
 
 import keras
 import numpy as np
@@ -97,29 +96,6 @@ def test_a_bfloat16_norm_is_float32_without_avx512(
     )
     assert operation.outputs[0].dtype == computed_in
     assert traced.outputs[0].dtype == "bfloat16"
-
-
-def test_norms_at_once_are_as_one_after_the_other():
-    import tensorflow as tf
-
-    @tf.function(input_signature=[tf.TensorSpec((None, 64))])
-    def norm(x):
-        # Several, so that calls of other sizes are in one at a time.
-        for _ in range(8):
-            x = bert_encoder._normalize(x, tf.ones(64), tf.zeros(64), 1e-6)
-        return x
-
-    random = np.random.default_rng(0)
-    batches = [
-        random.normal(size=(size, 64)).astype("float32")
-        for size in (1, 700, 30, 2000)
-    ]
-    with cpu_operations.only_for_this_process():
-        expected = [norm(batch).numpy() for batch in batches]
-    with futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(norm, batches * 30))
-    for number, values in enumerate(found):
-        np.testing.assert_array_equal(values, expected[number % len(batches)])
 
 
 @_PRECISION

@@ -20,49 +20,34 @@ def unasked():
 
 @pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX has no fast one on CPUs")
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("flags", "limit", "expected"),
     [
-        ("fpu avx2 avx512f", "float32"),
-        ("fpu avx2 avx512_bf16 avx512f", "bfloat16"),
-        ("fpu amx_bf16 amx_tile", "bfloat16"),
+        ("fpu avx2 avx512f", None, "float32"),
+        ("fpu avx2 avx512_bf16 avx512f", None, "bfloat16"),
+        ("fpu amx_bf16 amx_tile", "AVX512_CORE_AMX", "bfloat16"),
+        ("fpu amx_bf16 amx_tile", "AVX512_CORE_VNNI", "float32"),
         # Not Linux.
-        (None, "float32"),
+        (None, None, "float32"),
     ],
 )
 def test_auto_asks_the_cpu(
-    tmp_path, monkeypatch, unasked, capsys, flags, expected
+    tmp_path, monkeypatch, unasked, capsys, flags, limit, expected
 ):
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     info = tmp_path / "cpuinfo"
     if flags:
         info.write_text(f"processor : 0\nflags\t\t: {flags}\n\n")
     monkeypatch.setattr(precision, "_CPU_INFO", str(info))
     monkeypatch.setattr(precision.glob, "glob", lambda _: [])
-    assert precision.resolve("auto") == expected
-    assert precision.resolve("float32") == "float32"
     with precision.computing_in("auto"):
         policy = keras.layers.Dense(1).dtype_policy
-    assert policy.compute_dtype == expected
-    assert policy.variable_dtype == "float32"
+    assert policy.compute_dtype == precision.resolve("auto") == expected
+    assert policy.variable_dtype == precision.resolve("float32") == "float32"
     assert keras.config.dtype_policy().name == "float32"
     # However often it was asked.
     assert capsys.readouterr().err.count("bfloat16") == (expected == "bfloat16")
-
-
-@pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX has no fast one on CPUs")
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [("AVX512_CORE_VNNI", "float32"), ("AVX512_CORE_AMX", "bfloat16")],
-)
-def test_auto_asks_what_onednn_may_use(
-    tmp_path, monkeypatch, unasked, limit, expected
-):
-    info = tmp_path / "cpuinfo"
-    info.write_text("flags\t\t: amx_bf16\n")
-    monkeypatch.setattr(precision, "_CPU_INFO", str(info))
-    monkeypatch.setattr(precision.glob, "glob", lambda _: [])
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert precision.resolve("auto") == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The learning rate and AdamW against loops over numbers."""
 
-import pathlib
-
 import keras
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from realm_tf.training.optimizers import BertAdamW
 from realm_tf.training.optimizers import LinearWarmupAndDecay
 from realm_tf.training.optimizers import warmup_steps
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "adamw.npz"
 JIT = keras.backend.backend() == "jax"
 SHAPES = {"kernel": (3, 4), "bias": (4,), "gamma": (4,), "beta": (4,)}
 
@@ -116,26 +113,6 @@ def test_fifty_steps_against_a_loop_in_float64(bias_correction, scale):
                 np.asarray(variable),
                 wanted[variable.name],
                 atol=1e-5,
-                err_msg=f"{variable.name}, step {step}",
-            )
-
-
-def test_bias_correction_makes_it_the_model_gardens():
-    """See golden/README.md."""
-    golden = np.load(GOLDEN)
-    variables = _variables({name: golden[f"{name}_initial"] for name in SHAPES})
-    optimizer = BertAdamW(0.01, bias_correction=True)
-    for step in range(20):
-        _apply(
-            optimizer,
-            {name: golden[f"{name}_gradients"][step] for name in SHAPES},
-            variables,
-        )
-        for variable in variables:
-            np.testing.assert_allclose(
-                np.asarray(variable),
-                golden[f"{variable.name}_after"][step],
-                atol=2e-6,
                 err_msg=f"{variable.name}, step {step}",
             )
 
