@@ -172,6 +172,16 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 
 
 @pytest.fixture(scope="session")
+def annotated_dir(tmp_path_factory, blocks_dir):
+    """What `realm annotate --tagger rules` makes of the blocks."""
+    from realm_tf.operations.annotate import Annotate
+
+    output = str(tmp_path_factory.mktemp("world") / "annotated")
+    Annotate(output=output, tagger="rules", blocks=blocks_dir).run()
+    return output
+
+
+@pytest.fixture(scope="session")
 def packed_blocks(blocks_dir):
     """The blocks by id, as training reads them."""
     from realm_tf.artifacts.objects import Blocks

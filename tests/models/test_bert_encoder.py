@@ -34,16 +34,6 @@ def test_padding_changes_nothing(make_encoder, token_batch):
     )
 
 
-def test_dropout_is_for_training_only(make_encoder, token_batch):
-    encoder = make_encoder(dropout=0.5)
-    calm = np.asarray(encoder(token_batch)["pooled_output"])
-    np.testing.assert_array_equal(
-        np.asarray(encoder(token_batch)["pooled_output"]), calm
-    )
-    trained = np.asarray(encoder(token_batch, training=True)["pooled_output"])
-    assert np.abs(trained - calm).max() > 1e-2
-
-
 def test_freeze_leaves_the_upper_part_trainable(make_encoder):
     encoder = make_encoder(num_layers=3)
     assert len(encoder.trainable_variables) == len(encoder.weights)

@@ -135,21 +135,6 @@ def test_loss_and_metrics_against_a_loop(
     assert expected["accuracy"] < 1
 
 
-def test_mixed_precision_scores_in_float32(make_encoder):
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        tower = Embedder(make_encoder(num_layers=1), projection_dim=6)
-        model = IctModel(tower, tower)
-    finally:
-        keras.config.set_dtype_policy("float32")
-    model.compile(jit_compile=JIT)
-    batch = _batch(IctModel)
-    outputs = model.predict(batch, verbose=0)
-    assert {v.dtype.name for v in outputs.values()} == {"float32"}
-    expected = _expected(tower, tower, batch)["loss"]
-    assert _evaluate(model, batch)["loss"] == pytest.approx(expected, rel=0.02)
-
-
 _TEXTS = """
     random = np.random.default_rng(0)
     batch = {{

@@ -64,19 +64,6 @@ def test_the_example_runs_when_it_is_pasted():
     assert doctest.DocTestRunner().run(example) == (0, len(example.examples))
 
 
-def test_mixed_precision_leaves_it_in_float32(inputs):
-    expected = _expected(inputs, "token")
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        outputs = MarginalLikelihood()(**inputs)
-    finally:
-        keras.config.set_dtype_policy("float32")
-    for name, value in expected.items():
-        np.testing.assert_allclose(
-            np.asarray(outputs[name]), np.asarray(value), atol=1e-6
-        )
-
-
 def test_an_unknown_marginalization_is_refused(inputs):
     with pytest.raises(ValueError, match="marginalization='all'"):
         MarginalLikelihood("all")(**inputs)

@@ -149,20 +149,6 @@ def test_each_change_shows_in_its_fingerprints(
         assert found[0] != whole and found[1] != tower, name
 
 
-def test_separate_towers_keep_the_block_tower(make_encoder, randomize):
-    loaded = _loaded(make_encoder, randomize, shared=True)
-    fingerprint = loaded.block_tower_fingerprint()
-    apart = LoadedModel(
-        loaded.model.separate_towers(),
-        loaded.tokenizer,
-        loaded.block_segment_ids,
-    )
-    assert apart.block_tower_fingerprint() == fingerprint
-    randomize(loaded.model.query_embedder, seed=9)
-    assert apart.block_tower_fingerprint() == fingerprint
-    assert loaded.block_tower_fingerprint() != fingerprint
-
-
 @pytest.fixture(scope="module")
 def directory(make_encoder, randomize, tmp_path_factory):
     output = str(tmp_path_factory.mktemp("models") / "model")

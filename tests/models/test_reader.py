@@ -1,48 +1,9 @@
-"""The reader's span scores against a loop in numpy float64."""
+"""The reader beside its scores, which test_hugging_face_parity.py checks."""
 
 import numpy as np
 import pytest
 
 from realm_tf.models.reader import Reader
-from realm_tf.models.reader import SpanScorer
-
-
-def _numpy_span_scores(scorer, sequence):
-    """ORQA's scorer, span by span; a span over the end has h_end = 0."""
-    kernel, bias = (np.asarray(v, "float64") for v in scorer.endpoints.weights)
-    gamma, beta = (np.asarray(v, "float64") for v in scorer.layer_norm.weights)
-    vector, score_bias = (
-        np.asarray(v, "float64") for v in scorer.score.weights
-    )
-    hidden_dim = scorer.span_hidden_dim
-    batch_size, length, _ = sequence.shape
-    scores = np.zeros((batch_size, length, scorer.max_span_width))
-    for row in range(batch_size):
-        h = sequence[row] @ kernel + bias
-        for start in range(length):
-            for width in range(1, scorer.max_span_width + 1):
-                last = start + width - 1
-                h_start = h[start, :hidden_dim]
-                h_end = h[last, hidden_dim:] if last < length else 0.0
-                x = np.maximum(h_start + h_end, 0.0)
-                x = x - x.mean()
-                x = x / np.sqrt((x**2).mean() + 1e-3)
-                x = x * gamma + beta
-                scores[row, start, width - 1] = (x @ vector + score_bias)[0]
-    return scores
-
-
-@pytest.mark.parametrize("max_span_width", [1, 3, 9])
-def test_span_scores_against_a_loop(randomize, max_span_width):
-    scorer = SpanScorer(6, max_span_width, 1e-3)
-    sequence = np.random.default_rng(1).normal(size=(2, 5, 8))
-    scorer.build(sequence.shape)
-    randomize(scorer)
-    scores = np.asarray(scorer(sequence.astype("float32")))
-    assert scores.shape == (2, 5, max_span_width)
-    np.testing.assert_allclose(
-        scores, _numpy_span_scores(scorer, sequence), atol=1e-5
-    )
 
 
 @pytest.fixture(scope="module")

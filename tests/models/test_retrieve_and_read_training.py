@@ -1,6 +1,7 @@
 """RetrieveAndRead's losses and gradients against the slow recomputation."""
 
 import keras
+import loss_oracle
 import numpy as np
 import open_qa_oracle as oracle
 import pytest
@@ -79,14 +80,13 @@ def test_teachers_and_answers_are_weighed(make_model, randomize, answers):
         scores = [own["spans"]] + [
             oracle.answer(each, query, row)["spans"] for each in teachers
         ]
-        chosen, *wanted = (_shares(each) for each in scores)
+        own_scores, *of_teachers = (
+            np.array([score for score, _ in each.values()]) for each in scores
+        )
         by_answers.append((own["retriever_loss"], own["reader_loss"]))
+        everything = np.ones(len(own_scores), bool)
         by_teachers.append(
-            sum(
-                q * np.log(q / chosen[span])
-                for span in chosen
-                for q in [np.mean([each[span] for each in wanted])]
-            )
+            loss_oracle.teacher_loss(own_scores, of_teachers, everything)
         )
     assert min(by_teachers) > 0.01
     retriever, reader = np.mean(by_answers, axis=0)
@@ -114,33 +114,6 @@ def test_teachers_and_answers_are_weighed(make_model, randomize, answers):
         id(v) for t in teachers for v in t.open_qa.reader.variables
     }
     assert {id(v) for v in student.open_qa.reader.variables} <= kept
-
-
-def _shares(spans):
-    """Span to its share, of span to (score, whether it is right)."""
-    weights = {span: np.exp(np.float64(s)) for span, (s, _) in spans.items()}
-    total = sum(weights.values())
-    return {span: weight / total for span, weight in weights.items()}
-
-
-def test_span_accuracy_asks_for_the_best_span_not_for_the_sum(model):
-    """Three right spans of score 1 outweigh one of 1.5; they are not best."""
-    scores = np.array([[[[1.0], [1.0], [1.0], [1.5]]]], "float32")
-    correct = np.array([[[[True], [True], [True], [False]]]])
-    outputs = {
-        "relevance_scores": np.zeros((1, 2), "float32"),
-        "has_answer": np.array([[True, False]]),
-        "span_scores": scores,
-        "correct": correct,
-        "allowed": np.ones_like(correct),
-    }
-    for best, accuracy in ((1.5, 0.0), (0.5, 1.0)):
-        scores[..., 3, 0] = best
-        model.reset_metrics()
-        model.compute_loss(y_pred=outputs)
-        metrics = {m.name: float(m.result()) for m in model.metrics}
-        assert metrics["span_accuracy"] == accuracy
-    model.reset_metrics()
 
 
 def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):

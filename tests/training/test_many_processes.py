@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from realm_tf.operations.annotate import Annotate
 from realm_tf.training import hosts
 from realm_tf.training.training_log import read_log
 
@@ -56,15 +55,13 @@ print(json.dumps([hosts.count(), len(jax.devices()), len(killed)]))
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
-    annotated = str(tmp_path_factory.mktemp("processes") / "annotated")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
+def given(model_dir, blocks_dir, annotated_dir, brute_force_index_dir):
     return {
         "operation": "pretrain",
         "recipe": "tiny",
         "model": model_dir,
         "blocks": blocks_dir,
-        "corpus": annotated,
+        "corpus": annotated_dir,
         "index": brute_force_index_dir,
         "set": [
             *(f"num_steps={_NUM_STEPS}", "batch_size=8", "log_every=1"),

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.operations.annotate import Annotate
 from realm_tf.training.training_log import read_log
 
 pytestmark = pytest.mark.slow
@@ -69,18 +68,13 @@ print(json.dumps([kills, outputs]))
 """
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory, blocks_dir):
-    annotated = str(tmp_path_factory.mktemp("killed") / "annotated")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    return annotated
-
-
 def test_a_killed_trainer_goes_on_as_if_never_stopped(
-    tmp_path, model_dir, blocks_dir, corpus
+    tmp_path, model_dir, blocks_dir, annotated_dir
 ):
     output = str(tmp_path / "trained")
-    arguments = json.dumps([model_dir, blocks_dir, corpus, output, _NUM_KILLS])
+    arguments = json.dumps(
+        [model_dir, blocks_dir, annotated_dir, output, _NUM_KILLS]
+    )
     done = subprocess.run(
         [sys.executable, "-c", _DRIVER, arguments],
         check=True,

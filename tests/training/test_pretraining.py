@@ -16,7 +16,6 @@ from realm_tf.artifacts.objects import Passages
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
@@ -42,15 +41,12 @@ class _Refreshes(keras.callbacks.Callback):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, model_dir, blocks_dir):
-    root = tmp_path_factory.mktemp("pretrain")
-    annotated = str(root / "annotated")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
+def world(tmp_path_factory, model_dir, blocks_dir, annotated_dir):
     return {
-        "root": root,
+        "root": tmp_path_factory.mktemp("pretrain"),
         "model": model_dir,
         "blocks": blocks_dir,
-        "corpus": annotated,
+        "corpus": annotated_dir,
     }
 
 
