@@ -1,5 +1,6 @@
 """The reader over blocks: the score of every span of them for a question."""
 
+import dataclasses
 import functools
 
 import keras
@@ -16,6 +17,7 @@ from realm_tf.models.packing import trim
 _ROWS_PER_GROUP = 8
 
 
+@dataclasses.dataclass(eq=False)
 class BlockReading:
     """Scores the spans of blocks with a reader.
 
@@ -28,31 +30,18 @@ class BlockReading:
             continue a word.
         sep_id: int. Id of [SEP].
         relevance_weight: float. How much f(x,z) counts in the score of a span.
-            Defaults to `1.0`, as in the paper.
-        num_length_groups: int. See `in_length_groups`, for the
-            blocks read in training. Defaults to `1`.
-        teachers: `Teachers`. They read in training. Defaults to `None`.
+        num_length_groups: int. See `in_length_groups`, for the blocks read in
+            training.
+        teachers: `Teachers`. They read in training. `None`: there are none.
     """
 
-    def __init__(
-        self,
-        reader,
-        block_table,
-        *,
-        is_continuation,
-        sep_id,
-        relevance_weight=1.0,
-        num_length_groups=1,
-        teachers=None,
-    ):
-        self._reader = reader
-        self._block_table = block_table
-        self._is_continuation = np.asarray(is_continuation, dtype=bool)
-        self._join_title = packing.JoinBert(sep_id)
-        self._join_bert = packing.JoinBert(sep_id, reader.max_joint_length)
-        self._relevance_weight = relevance_weight
-        self._num_length_groups = num_length_groups
-        self._teachers = teachers
+    reader: keras.Model
+    block_table: keras.layers.Layer
+    is_continuation: np.ndarray
+    sep_id: int
+    relevance_weight: float
+    num_length_groups: int
+    teachers: keras.layers.Layer | None
 
     def __call__(
         self, query, read_ids, read_scores, read_lexical, *, training=False
@@ -88,11 +77,11 @@ class BlockReading:
         width = logits.shape[-1]
         # (b, r, 1, 1): others only fill the places of blocks.
         is_found = (read_scores > -np.inf)[:, :, None, None]
-        relevance = self._relevance_weight * read_scores[:, :, None, None]
+        relevance = self.relevance_weight * read_scores[:, :, None, None]
         outputs = {
             "read_ids": read_ids,
             "read_scores": read_scores,
-            "read_lexical": self._relevance_weight * read_lexical,
+            "read_lexical": self.relevance_weight * read_lexical,
             "joint_ids": ops.reshape(joined["token_ids"], shape),
             "block_positions": ops.reshape(positions, shape),
             # (b, r, l, w)
@@ -101,9 +90,9 @@ class BlockReading:
                 ops.reshape(allowed, (*shape, width)), is_found
             ),
         }
-        if training and self._teachers:
-            of_teachers = self._teachers(
-                joined, num_length_groups=self._num_length_groups
+        if training and self.teachers:
+            of_teachers = self.teachers(
+                joined, num_length_groups=self.num_length_groups
             )
             # (b, r, t, l, w)
             outputs["teacher_scores"] = (
@@ -125,7 +114,7 @@ class BlockReading:
         Returns:
             dict, with other `span_scores` and `read_lexical`.
         """
-        difference = relevance_weight - self._relevance_weight
+        difference = relevance_weight - self.relevance_weight
         # A place without a block has a score of -inf: 0 x -inf is none.
         if not difference:
             return outputs
@@ -134,7 +123,7 @@ class BlockReading:
             "span_scores": outputs["span_scores"]
             + difference * outputs["read_scores"][:, :, None, None],
             "read_lexical": outputs["read_lexical"]
-            * (relevance_weight / self._relevance_weight),
+            * (relevance_weight / self.relevance_weight),
         }
 
     def join(self, query, read_ids):
@@ -149,33 +138,33 @@ class BlockReading:
             `packing.join_bert`: question, title if the reader reads titles,
             and body.
         """
-        query = query["token_ids"], query["padding_mask"]
-        if not self._reader.reads_titles:
-            return self._join_bert(*query, *self._block_table(read_ids))
-        blocks = self._block_table.contents(read_ids)
-        titled = self._join_title(
-            *query, blocks["title_ids"], blocks["title_lengths"]
+        rows = query["token_ids"], query["padding_mask"]
+        max_length = self.reader.max_joint_length
+        join = packing.JoinBert(self.sep_id, max_length)
+        if not self.reader.reads_titles:
+            return join(*rows, *self.block_table(read_ids))
+        blocks = self.block_table.contents(read_ids)
+        titled = packing.JoinBert(self.sep_id)(
+            *rows, blocks["title_ids"], blocks["title_lengths"]
         )
-        token_ids = blocks["token_ids"]
         # The title is joined to the question, and the body to both.
-        return packing.join_bert(
+        bodies = blocks["token_ids"]
+        return join(
             titled["token_ids"],
             titled["padding_mask"],
-            ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1])),
-            ops.reshape(blocks["lengths"], (-1,)),
-            sep_id=self._join_bert.sep_id,
-            max_length=self._join_bert.max_length,
+            ops.reshape(bodies, (-1, 1, ops.shape(bodies)[-1])),
+            ops.reshape(blocks["lengths"], (-1, 1)),
         )
 
     def _span_logits(self, joined, training):
-        read = functools.partial(self._reader, training=training)
+        read = functools.partial(self.reader, training=training)
         if training:
-            return in_length_groups(read, joined, self._num_length_groups)
+            return in_length_groups(read, joined, self.num_length_groups)
         return in_groups_of(
             read,
             joined,
             _ROWS_PER_GROUP,
-            shape=(self._reader.max_span_width,),
+            shape=(self.reader.max_span_width,),
         )
 
     def correct(self, outputs, answer_ids):
@@ -192,14 +181,12 @@ class BlockReading:
         shape = ops.shape(outputs["span_scores"])
         positions = outputs["block_positions"]
         flat = (shape[0] * shape[1], shape[2])
-        token_ids = ops.where(
-            positions >= 0, outputs["joint_ids"], self._join_bert.sep_id
-        )
+        token_ids = ops.where(positions >= 0, outputs["joint_ids"], self.sep_id)
         matches = answer_matching.match_answers(
             ops.reshape(token_ids, flat),
             ops.repeat(answer_ids, shape[1], axis=0),
-            self._is_continuation,
-            max_span_width=self._reader.max_span_width,
+            self.is_continuation,
+            max_span_width=self.reader.max_span_width,
         )
         return ops.logical_and(ops.reshape(matches, shape), outputs["allowed"])
 

@@ -123,7 +123,7 @@ class RetrieveAndRead(keras.Model):
         self.reading = BlockReading(
             open_qa.reader,
             block_table,
-            is_continuation=is_continuation,
+            is_continuation=self._is_continuation,
             sep_id=sep_id,
             relevance_weight=relevance_weight,
             num_length_groups=num_length_groups,
