@@ -120,7 +120,8 @@ def test_marginal_log_likelihood(form):
     assert keras.backend.standardize_dtype(found.dtype) == "float32"
     mean = losses.mean_over_masked(found, mask_weights)
     assert float(mean) == pytest.approx(expected(**arrays).sum() / 8, rel=1e-5)
-    assert not float(losses.mean_over_masked(found, 0 * mask_weights))
+    nothing = _marginal(0 * mask_weights, mask, form)[0](**arrays)
+    assert not float(losses.mean_over_masked(nothing, 0 * mask_weights))
 
 
 def test_the_forms_agree_on_one_candidate_or_one_wordpiece():
@@ -169,7 +170,7 @@ def test_scores_of_ten_thousand_lose_nothing(form):
     mask[0] = True
     marginal, expected = _marginal(mask_weights, mask, form)
     np.testing.assert_allclose(
-        np.asarray(marginal(**arrays)), expected(**arrays), rtol=1e-5
+        np.asarray(marginal(**arrays)), expected(**arrays), rtol=1e-5, atol=2e-3
     )
     for name, array in arrays.items():
         found = gradient(lambda v, n=name: marginal(**{**arrays, n: v}), array)
