@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from step_counter import StepCounter
 from training_runs import Stop
 
 from realm_tf.training import resume
@@ -12,37 +13,13 @@ def _batches(first):
         yield {"x": np.ones((1, 1), "float32")}
 
 
-class Counter(keras.Model):
-    """Its weight is the number of steps done."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(
-            1, use_bias=False, kernel_initializer="zeros"
-        )
-        self.dense.build((None, 1))
-        self.built = True
-
-    def call(self, inputs):
-        return self.dense(inputs["x"])
-
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        # The gradient is -1.
-        return -keras.ops.sum(y_pred)
-
-
 def _run(directory, values, *callbacks, at, **options):
     """A run in which step n measures `values[n]`."""
-    model = Counter()
+    model = StepCounter()
     model.compile(optimizer=keras.optimizers.SGD(1.0))
 
-    def step():
-        return int(np.asarray(model.dense.kernel).item())
-
     selection = SelectBest(
-        lambda: {"dev_share": values[step()]},
+        lambda: {"dev_share": values[model.steps]},
         model,
         str(directory / "selection"),
         at=at,
@@ -62,7 +39,7 @@ def _run(directory, values, *callbacks, at, **options):
         verbose=0,
     )
     best = selection.restore_best()
-    assert step() == best["best_step"]
+    assert model.steps == best["best_step"]
     return selection.measured, best, [row.get("dev_share") for row in rows]
 
 
@@ -88,26 +65,3 @@ def test_training_stops_in_time(tmp_path):
     )
     assert rows == [0.2, 0.5, 0.4, 0.1]
     assert best["best_step"] == 3
-
-
-def test_it_measures_at_the_end_of_an_interval(tmp_path):
-    """Steps that are in the midst of one."""
-    model = Counter()
-    model.compile(optimizer=keras.optimizers.SGD(1.0))
-    selection = SelectBest(
-        lambda: {"share": 0.0},
-        model,
-        str(tmp_path / "selection"),
-        at=[3, 5],
-        metric="share",
-    )
-    resume.fit(
-        model,
-        _batches,
-        epoch_ends=[8],
-        log_every=4,
-        directory=str(tmp_path),
-        parts={"selection": selection},
-        verbose=0,
-    )
-    assert [each["step"] for each in selection.measured] == [4, 8]
