@@ -186,7 +186,7 @@ class RetrieveAndRead(keras.Model):
                 return outputs
             if training and self.read_an_answer:
                 wanted = has_answer
-                if self._knows_gold(inputs):
+                if "gold_ids" in inputs:
                     wanted = gold_or(
                         ops.where(is_found, candidate_ids, -2),
                         inputs["gold_ids"],
@@ -205,12 +205,9 @@ class RetrieveAndRead(keras.Model):
             outputs["correct"] = self.reading.correct(
                 outputs, inputs["answer_ids"]
             )
-            if training and self.gold == "only" and self._knows_gold(inputs):
+            if training and self.gold == "only" and "gold_ids" in inputs:
                 outputs.update(only_gold(outputs, inputs["gold_ids"]))
         return outputs
-
-    def _knows_gold(self, inputs):
-        return self.gold != "ignore" and "gold_ids" in inputs
 
     def retrieve(self, query, *, allowed=None, training=False):
         """The best blocks for each question.
@@ -230,15 +227,15 @@ class RetrieveAndRead(keras.Model):
         embeddings = self.open_qa.embed_queries(query, training=training)
         fixed = ops.stop_gradient(embeddings)
         if self.hybrid is None:
-            scores, candidate_ids = self.index.search(
+            scores, block_ids = self.index.search(
                 fixed, self.num_candidates, allowed
             )
             lexical = ops.zeros_like(scores)
+            found = {"scores": scores, "block_ids": block_ids}
         else:
             found = self.hybrid.search(
                 fixed, query["token_ids"], self.num_candidates, allowed
             )
-            scores, candidate_ids = found["scores"], found["block_ids"]
             lexical = found["lexical"]
         if training:
             # The index only chooses; the scores are computed again, so that
@@ -249,13 +246,11 @@ class RetrieveAndRead(keras.Model):
                 if self._embeddings is None
                 else self._embeddings
             )
-            blocks = ops.stop_gradient(ops.take(table, candidate_ids, axis=0))
-            scores = lexical + losses.relevance_scores(embeddings, blocks)
-        return {
-            "scores": scores,
-            "block_ids": candidate_ids,
-            "lexical": lexical,
-        }
+            blocks = ops.take(table, found["block_ids"], axis=0)
+            found["scores"] = lexical + losses.relevance_scores(
+                embeddings, ops.stop_gradient(blocks)
+            )
+        return {**found, "lexical": lexical}
 
     def _has_answer(self, candidate_ids, answer_ids):
         # (b, k, l), (b, k)

@@ -1,69 +1,13 @@
-"""Pooling, projection and normalisation against numpy."""
+"""The embedder beside its embeddings.
+
+These are held against others in test_hugging_face_parity.py and in
+tests/checkpoints/test_sentence_transformers.py.
+"""
 
 import numpy as np
 import pytest
 
 from realm_tf.models.embedder import Embedder
-
-
-def _weights(embedder, name):
-    return [np.asarray(v, "float64") for v in embedder.get_layer(name).weights]
-
-
-def _numpy_embeddings(embedder, inputs):
-    encoded = {
-        name: np.asarray(value, "float64")
-        for name, value in embedder.encoder(inputs).items()
-    }
-    if embedder.pooling == "cls":
-        x = encoded["pooled_output"]
-    else:
-        x = np.stack(
-            [
-                row[mask == 1].mean(axis=0)
-                for row, mask in zip(
-                    encoded["sequence_output"],
-                    inputs["padding_mask"],
-                    strict=True,
-                )
-            ]
-        )
-    if embedder.projection_dim is not None:
-        kernel, bias = _weights(embedder, "projection")
-        gamma, beta = _weights(embedder, "projection_layer_norm")
-        x = x @ kernel + bias
-        x = x - x.mean(-1, keepdims=True)
-        variance = (x**2).mean(-1, keepdims=True)
-        x = x / np.sqrt(variance + embedder.layer_norm_epsilon) * gamma + beta
-    if embedder.normalize:
-        x = x / np.sqrt((x**2).sum(-1, keepdims=True))
-    return x
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize(
-    ("projection_dim", "normalize"), [(5, False), (None, True), (5, True)]
-)
-def test_embeddings_against_numpy(
-    make_encoder, randomize, token_batch, pooling, projection_dim, normalize
-):
-    embedder = Embedder(
-        make_encoder(),
-        pooling=pooling,
-        projection_dim=projection_dim,
-        normalize=normalize,
-        layer_norm_epsilon=1e-3,
-    )
-    randomize(embedder)
-    embeddings = np.asarray(embedder(token_batch))
-    assert embeddings.shape == (2, embedder.embedding_dim)
-    np.testing.assert_allclose(
-        embeddings, _numpy_embeddings(embedder, token_batch), atol=1e-5
-    )
-    if normalize:
-        np.testing.assert_allclose(
-            np.linalg.norm(embeddings, axis=1), 1.0, atol=1e-6
-        )
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

@@ -300,28 +300,6 @@ def test_a_subclass_retrieves_otherwise(make_model, monkeypatch):
     assert kept.tolist() == [7, 0, 5, 4, 2, 6, 3]
 
 
-def test_fit_moves_both_towers(make_model):
-    model = make_model()
-    model.compile(keras.optimizers.SGD(0.01), jit_compile=JIT)
-    parts = {
-        "query": model.query_embedder,
-        "block": model.block_embedder,
-        "encoder": model.knowledge_augmented_encoder,
-    }
-    before = {n: [np.asarray(v) for v in p.variables] for n, p in parts.items()}
-    index = np.asarray(model.index.embeddings)
-    model.fit(make_batch(), batch_size=4, epochs=1, verbose=0)
-    moved = {
-        name: any(
-            not np.array_equal(old, np.asarray(new))
-            for old, new in zip(before[name], part.variables, strict=True)
-        )
-        for name, part in parts.items()
-    }
-    assert all(moved.values())
-    np.testing.assert_array_equal(index, np.asarray(model.index.embeddings))
-
-
 @pytest.mark.skipif(JIT, reason="padding costs nothing on TensorFlow alone")
 @pytest.mark.slow
 def test_embedding_together_changes_nothing(make_model):

@@ -77,15 +77,6 @@ def test_who_had_no_dropout_can_be_given_one():
     assert len([path for path in paths if "seed_generator" in path]) >= 2
 
 
-def test_layers_of_the_towers_alone_are_frozen(open_qa):
-    recipe = RECIPES["tiny"].parse(["num_frozen_layers=1"])
-    trainers.prepare(open_qa, recipe)
-    tower = open_qa.query_embedder.encoder
-    assert not _layers(tower)[0].trainable
-    assert all(layer.trainable for layer in _layers(open_qa.reader.encoder))
-    assert not any(layer.recompute for layer in _layers(tower))
-
-
 def test_blocks_that_the_recipe_cuts_are_told_of(blocks_dir, capsys):
     run_directory.open_blocks(Blocks(blocks_dir), 6)
     told = capsys.readouterr().err
