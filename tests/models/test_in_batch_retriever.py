@@ -1,6 +1,5 @@
 """The Inverse Cloze Task and Dense Passage Retrieval, against loops."""
 
-import eight_devices
 import keras
 import loss_oracle as oracle
 import numpy as np
@@ -133,51 +132,3 @@ def test_loss_and_metrics_against_a_loop(
     expected = _expected(query_tower, block_tower, batch, scale)
     assert _evaluate(model, batch) == pytest.approx(expected, rel=1e-5)
     assert expected["accuracy"] < 1
-
-
-_TEXTS = """
-    random = np.random.default_rng(0)
-    batch = {{
-        "query_token_ids": random.integers(5, 60, size=({rows}, 5)),
-        "query_padding_mask": np.ones(({rows}, 5)),
-        "block_token_ids": random.integers(5, 60, size={blocks}),
-        "block_padding_mask": np.ones({blocks}),
-        "block_segment_ids": np.zeros({blocks}),
-    }}
-"""
-# The last batch is part full.
-_ICT = """
-    from realm_tf.models.in_batch_retriever import IctModel as Model
-
-    batch["removed"] = np.arange(32) % 2
-    batch["block_id"] = np.where(np.arange(32) < 27, np.arange(32), -1)
-"""
-_DPR = """
-    from realm_tf.models.in_batch_retriever import DprModel as Model
-
-    mask = random.random((16, 32)) < 0.7
-    mask[np.arange(16), 2 * np.arange(16)] = True
-    mask[13:] = False
-    batch["candidate_mask"] = mask
-"""
-_MODEL = """
-    batch = {k: v.astype("int32") for k, v in batch.items()}
-
-    def make_model(tower):
-        return Model(tower, tower)
-"""
-
-
-@pytest.mark.skipif(not JIT, reason="several devices are JAX's")
-@pytest.mark.parametrize(
-    ("code", "rows", "blocks"),
-    [(_ICT, 32, (32, 9)), (_DPR, 16, (16, 2, 9))],
-    ids=["ict", "dpr"],
-)
-def test_eight_devices_give_the_loss_of_one(code, rows, blocks):
-    """The blocks of all devices are candidates."""
-    texts = _TEXTS.format(rows=rows, blocks=blocks)
-    one, eight = eight_devices.losses_of_one_and_of_eight(texts + code + _MODEL)
-    assert (one["num_devices"], eight["num_devices"]) == (1, 8)
-    for values in ("metrics", "losses"):
-        np.testing.assert_allclose(eight[values], one[values], rtol=1e-4)

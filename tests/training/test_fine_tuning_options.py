@@ -57,38 +57,19 @@ def test_patterns_are_learned_from(open_qa_world, tmp_path):
 
 
 @pytest.mark.slow
-def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path, monkeypatch):
+def test_blocks_that_a_file_ranks_are_read(
+    open_qa_world, tmp_path, monkeypatch
+):
+    """Those of BM25 in a file are BM25's; where there are fewer, no others."""
     # Few of the 5,000 candidates of the recipe are kept.
     kept, search = [], Bm25.search
     monkeypatch.setattr(fine_tuning, "_KEPT_BLOCKS", 3)
     monkeypatch.setattr(
         Bm25, "search", lambda *args: kept.append(args[2]) or search(*args)
     )
-    bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=5000"]
-    job = operation(
-        open_qa_world,
-        tmp_path / "model",
-        *bm25,
-        dev=open_qa_world["questions"][0],
-    )
-    end = model_directory.load(job.run(verbose=0))
-    rows = end.metadata["history"]
-    start = model_directory.load(open_qa_world["model"])
-    assert not training_runs.moved(
-        start.model.query_embedder, end.model.query_embedder
-    )
-    assert training_runs.moved(start.model.reader, end.model.reader)
-    # The same share of questions in each epoch: nothing moves the blocks.
-    assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
-    assert kept[0] == 3
-
-
-@pytest.mark.slow
-def test_blocks_that_a_file_ranks_are_read(open_qa_world, tmp_path):
-    """Those of BM25 in a file are BM25's; where there are fewer, no others."""
     given = {name: open_qa_world[name] for name in ("model", "blocks")}
     (questions,) = open_qa_world["questions"]
-    fixed = ("train_query_tower=false", "num_candidates=3", "num_epochs=1")
+    fixed = ("train_query_tower=false", "num_candidates=5000", "num_epochs=1")
     ranking, others = tmp_path / "found.json", tmp_path / "others.json"
     Retrieve(
         **given,
@@ -121,6 +102,7 @@ def test_blocks_that_a_file_ranks_are_read(open_qa_world, tmp_path):
             )
         )
     (own, own_row), (read, row), (_, least) = trained
+    assert set(kept) == {3}
     assert row == own_row and row["candidates_recall"] > 0.5
     for name, value in own.items():
         np.testing.assert_array_equal(read[name], value)
