@@ -118,7 +118,10 @@ class Training(Computing, RecipeOperation):
         Raises:
             InputError: as `check` and `write`.
         """
+        import keras
+
         from realm_tf.models import model_directory
+        from realm_tf.models.precision import computing_in
         from realm_tf.training import devices
         from realm_tf.training import hosts
 
@@ -128,7 +131,12 @@ class Training(Computing, RecipeOperation):
         else:
             hosts.stay_alone(self.command)
         self.check()
-        with devices.of_recipe(self.settings, self.computes_in):
+        with (
+            computing_in(self.computes_in),
+            devices.use_all(self.settings.batch_size),
+        ):
+            # Before the model, whose dropout draws its seeds when it is made.
+            keras.utils.set_random_seed(self.settings.seed)
             loaded = model_directory.load(self.model)
             with self.write() as stage:
                 yield loaded, stage

@@ -1,29 +1,8 @@
-"""What a training run computes on, and in which precision."""
+"""The devices of a training run."""
 
 import contextlib
 
 from realm_tf.errors import InputError
-from realm_tf.models.precision import computing_in
-
-
-@contextlib.contextmanager
-def of_recipe(recipe, precision):
-    """What a training run computes on, in which precision, and its seed.
-
-    Models are to be made inside: their dropout draws its seeds then.
-
-    Args:
-        recipe: `Recipe` with `batch_size` and `seed`.
-        precision: str. See `models.precision.computing_in`.
-
-    Raises:
-        InputError: see `use_all`.
-    """
-    import keras
-
-    with computing_in(precision), use_all(recipe.batch_size):
-        keras.utils.set_random_seed(recipe.seed)
-        yield
 
 
 def use_all(batch_size: int):

@@ -1,23 +1,5 @@
 import eight_devices
-import keras
-import numpy as np
 import pytest
-
-from realm_tf.configs import ict
-from realm_tf.training import devices
-
-
-def test_models_are_made_in_a_precision_and_with_a_seed():
-    recipe = ict.RECIPES["tiny"].parse(["seed=3"])
-    kernels = []
-    for _ in range(2):
-        with devices.of_recipe(recipe, "bfloat16"):
-            layer = keras.layers.Dense(3)
-            layer.build((1, 2))
-        assert layer.compute_dtype == "bfloat16"
-        kernels.append(keras.ops.convert_to_numpy(layer.kernel))
-    np.testing.assert_array_equal(*kernels)
-    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_on_eight_devices():

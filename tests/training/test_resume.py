@@ -238,5 +238,5 @@ def test_progress_of_a_resumed_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     _fit(tmp_path, verbose=1)
     first, *_, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("train: 5 of 13 steps, ")
+    assert first.startswith("train: 3 of 13 steps, ")
     assert last.startswith("train: 13 of 13 steps, ") and "loss" in last
