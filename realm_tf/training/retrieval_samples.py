@@ -1,5 +1,7 @@
 """Masked sentences with the blocks retrieved for them, for people to read."""
 
+import operator
+
 import keras
 import numpy as np
 
@@ -54,45 +56,35 @@ class RetrievalSamples(keras.callbacks.Callback):
 
         outputs = self.model.predict_on_batch(self._batch)
         candidate_ids = np.asarray(outputs["candidate_ids"])
-        samples = format_samples(
-            outputs,
-            self._batch,
-            self.model.block_table.contents(candidate_ids),
-            self._vocabulary,
+        blocks = self.model.block_table.contents(candidate_ids)
+        arrays = keras.tree.map_structure(
+            np.asarray, (outputs, self._batch, blocks)
         )
         with self._writer.as_default(step=self._step):
-            for number, text in enumerate(samples):
-                tf.summary.text(f"retrieval/{number}", text)
+            for row in range(len(candidate_ids)):
+                of_row = keras.tree.map_structure(
+                    operator.itemgetter(row), arrays
+                )
+                text = format_sample(*of_row, self._vocabulary)
+                tf.summary.text(f"retrieval/{row}", text)
         self._writer.flush()
 
 
-def format_samples(
+def format_sample(
     outputs: dict, batch: dict, blocks: dict, vocabulary: list[str]
-) -> list[str]:
-    """Sentences with a table of their candidates as Markdown.
+) -> str:
+    """A sentence with a table of its candidates as Markdown.
 
     Args:
-        outputs: dict of arrays. Outputs of `RealmModel`.
+        outputs: dict of arrays. Outputs of `RealmModel` for one row.
         batch: dict of arrays. Its inputs.
         blocks: dict of arrays. Of the candidates, as `BlockTable.contents`.
         vocabulary: list of str. Wordpieces in the order of their ids.
 
     Returns:
-        list of str, one a row. The table has the candidates by p(z | x), with
-        their titles and the beginnings of their texts.
+        str. The table has the candidates by p(z | x), with their titles and
+        the beginnings of their texts.
     """
-    arrays = keras.tree.map_structure(np.asarray, (outputs, batch, blocks))
-    return [
-        _format_sample(
-            *keras.tree.map_structure(lambda rows, row=row: rows[row], arrays),
-            vocabulary,
-        )
-        for row in range(len(arrays[1]["token_ids"]))
-    ]
-
-
-def _format_sample(outputs, batch, blocks, vocabulary):
-    """One of `format_samples`, of its row of each array."""
 
     def text(ids):
         pieces = [vocabulary[each] for each in ids]

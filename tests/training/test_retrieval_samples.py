@@ -29,8 +29,12 @@ VOCABULARY[31] = "<b>"
 
 
 def test_a_sample_by_hand():
-    (sample,) = retrieval_samples.format_samples(
-        OUTPUTS, BATCH, BLOCKS, VOCABULARY
+    sample = retrieval_samples.format_sample(
+        *(
+            {n: rows[0] for n, rows in x.items()}
+            for x in (OUTPUTS, BATCH, BLOCKS)
+        ),
+        VOCABULARY,
     )
     body = " ".join(f"w{number}" for number in range(80, 112))
     assert sample == (
