@@ -2,7 +2,8 @@
 
 One regular expression finds capitalised words. Words between them ("of the",
 "van der", "&", an epithet's "the") join them. The first word of a sentence
-counts only if the next words suggest a name. Letters without case (Chinese, Arabic, ...) make no names.
+counts only if the next words suggest a name. Scripts without capital letters
+(Chinese, Arabic, ...) have no names here.
 """
 
 import bisect
@@ -17,19 +18,19 @@ from realm_tf.tagging.rules.english_words import pattern
 # Armenian, Georgian). Not `[^\W\d_a-z]`, which takes an "é" for one.
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}]"
 _ABBREVIATION = pattern("abbreviations")
+_NOT_OF_NAME = rf"(?:[a-z]*(?:ed|ing)|{pattern('after_hyphens')})\b(?![-‑])"
 # "U.S.", "St.", "J." before a name, "O'Brien", "al-Sahili", "AT&T".
 _WORD = re.compile(
     rf"(?:(?<!\w)|(?<=[a-z]-))(?:(?:{_CAPITAL}\.)(?:{_CAPITAL}\.)+"
     rf"|(?:{_ABBREVIATION})\.(?=\s)|{_CAPITAL}\.(?=\s{_CAPITAL})"
     rf"|(?:[dl]['’]|(?:al|el|an|ad|as|ar|at|az|ash)-)?{_CAPITAL}"
     # Taken whole: no part of it. Python before 3.11.5 gets `*+` wrong.
-    rf"(?=(?P<rest>(?:\w|&(?=\w)|[-‑](?=\w)|–(?={_CAPITAL})"
+    # "London-based" ends at the hyphen; "Jong-un" has none of these.
+    rf"(?=(?P<rest>(?:\w|&(?=\w)|[-‑](?=\w)(?!{_NOT_OF_NAME})|–(?={_CAPITAL})"
     r"|['’](?=\w)(?!s(?!\w)))*))(?P=rest))"
     # "US$"
     r"(?![$£€¥₹])"
 )
-# "London-based": the name ends at the hyphen; "Jong-un" has none of these.
-_TAIL = re.compile(rf"[-‑](?:\w*(?:ed|ing)|{pattern('after_hyphens')})$")
 _PARTICLE = pattern("particles")
 _PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
 # "van Gogh", without a first name.
@@ -38,24 +39,14 @@ _LEADING_PARTICLES = re.compile(
     r"le|los))?) $"
 )
 _ROMAN = re.compile(r"[IVX]+$")
-_PEOPLES = re.compile(r"(?:ans|ese|ish|eeks|ews|urks|abs|tians|nch|tch)$")
-# "of Greek legend"
-_ADJECTIVE = re.compile(
-    r"(?:\w+(?:ian|ean|ese|ish)|Greek|French|Dutch|Roman|German|Welsh|Czech|"
-    r"Swiss|Arab|African|American|Mexican|Moroccan) [a-z]+"
-)
 # An adjective or noun of a people: a name wherever it stands.
 _PEOPLE = re.compile(rf"(?:{pattern('peoples')})s?$")
 # "(Panthera tigris)"
 _SPECIES_AFTER = re.compile(
     r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"
 )
-_COUNTRYMAN = re.compile(
-    r"(?:French|English|Dutch|Irish|Scots|Welsh|Norse)(?:wo)?m[ae]n$"
-)
-_THE_BEFORE = re.compile(r"(?<!\w)[Tt]he $")
 _ORDINAL_BEFORE = re.compile(r"(?<!\w)[0-9]{1,3}(?:st|nd|rd|th) $")
-_NUMBER_AFTER = re.compile(r" [0-9]{1,4}(?![\w%°–-]|[.,:][0-9])(?: ([a-z]+))?")
+_NUMBER_AFTER = re.compile(r" [0-9]{1,4}(?![\w%°–-]|[.,:][0-9])")
 # Nothing but marks since the sentence began, or a quotation that begins.
 _INITIAL = re.compile(r"(?:^|[.!?…:;][\"'”’)]*\s|[,:]\s[\"“‘])[^\w\s]*$|^\W*$")
 # Not a name's ending: "Legislation", "Darkness"; the rest by what follows.
@@ -68,10 +59,6 @@ _APPOSITION = re.compile(
     rf"the|in|capital|{_CAPITAL})|\s\(| (?:and|or) {_CAPITAL}"
 )
 _NEXT_WORD = re.compile(r" ([a-z]+)")
-# "Water is wet." is said of things, be the word in our lists or not.
-_PROPERTY = re.compile(r" (?:is|was) (?![a-z]*ed\b)[a-z]+(?:[.,;]|$)")
-# A quotation in title case: "“War and Peace”".
-_QUOTED = re.compile(rf"(?<!\w)[\"“]({_CAPITAL}[^\"“”\n.;?]{{2,80}})[\"”]")
 _REACH = 48
 
 
@@ -95,23 +82,20 @@ def find_names(
     >>> [text[start:limit] for start, limit in find_names(text)]
     ['Rome', 'James', 'J. R. Ott', 'Bank of England']
     """
-    titles = _quoted_titles(text, taken)
-    closed = sorted([*taken, *titles])
-    names, group = list(titles), []
+    names, group = [], []
     for match in _WORD.finditer(text):
         word = _Word(text, match)
-        if overlaps(closed, word.start, word.limit):
-            _flush(text, group, names, closed)
+        if overlaps(taken, word.start, word.limit):
+            _flush(text, group, names, taken)
             continue
         if group and _joins(text, group, word):
             group.append(word)
             continue
-        _flush(text, group, names, closed)
-        opener = word.initial and word.is_function
-        if not opener or text.startswith("The Hague", word.start):
+        _flush(text, group, names, taken)
+        if not (word.initial and word.is_function):
             group.append(word)
-    _flush(text, group, names, closed)
-    return sorted(names)
+    _flush(text, group, names, taken)
+    return names
 
 
 def overlaps(spans: list[tuple], start: int, limit: int) -> bool:
@@ -123,17 +107,11 @@ def overlaps(spans: list[tuple], start: int, limit: int) -> bool:
 class _Word:
     """A capitalised word and its place."""
 
-    __slots__ = ("start", "limit", "word", "closed", "initial", "is_function")
+    __slots__ = ("start", "limit", "word", "initial", "is_function")
 
     def __init__(self, text, match):
         self.start, self.limit = match.span()
         self.word = match[0]
-        tail = _TAIL.search(self.word)
-        # Nothing is joined to a "London-based".
-        self.closed = bool(tail)
-        if tail:
-            self.word = self.word[: tail.start()]
-            self.limit = self.start + tail.start()
         before = text[max(0, self.start - 8) : self.start]
         # After a word there is no need to look.
         inside = before[-1:] == " " and before[-2:-1].isalnum()
@@ -145,71 +123,39 @@ class _Word:
         )
 
 
-def _quoted_titles(text, taken):
-    titles = []
-    for match in _QUOTED.finditer(text):
-        start, limit = match.span(1)
-        if overlaps(taken, start, limit):
-            continue
-        words = match[1].split()
-        if len(words) > 1 and all(
-            word[0].isupper() or not word[0].isalpha()
-            for word in words
-            if word not in WORDS["small_in_titles"]
-        ):
-            titles.append((start, limit - match[1].endswith(",")))
-    return titles
-
-
 def _joins(text, group, word):
-    """Whether a word goes on a name."""
+    """Whether a word continues a name."""
     last = group[-1]
-    if last.closed:
-        return False
     gap = text[last.limit : word.start]
     if gap in (" ", "\u00a0", ""):
-        return not (last.word.endswith(".") and word.is_function) and not (
-            _COUNTRYMAN.match(last.word)
-        )
+        return not (last.word.endswith(".") and word.is_function)
     if gap == " & " or _PARTICLES.fullmatch(gap):
         return True
     if gap in (" of ", " of the "):
-        return not (
-            _ADJECTIVE.match(text, word.start)
-            and text[word.limit : word.limit + 1] == " "
-        ) and _joins_by_of(text, group)
+        return _joins_by_of(text, group)
     if gap == " and ":
         return _joins_by_and(text, group, word)
     if gap == " the ":
         return word.word in WORDS["epithets"] and len(group) == 1
     if gap in ("'s ", "’s "):
-        rest = text[word.limit : word.limit + 2]
-        return word.word in WORDS["heads"] and not rest[1:].isupper()
+        return word.word in WORDS["heads"]
     return False
 
 
 def _joins_by_of(text, group):
     last = group[-1].word
     if len(group) == 1:
-        return not (
-            (last in WORDS["titles"] and last not in WORDS["peers"])
-            or _PEOPLES.search(last)
-        )
+        return last not in WORDS["titles"] or last in WORDS["peers"]
     return bool(
         _ROMAN.match(last)
         or last in WORDS["heads"]
-        or last in WORDS["peers"]
-        # Not "the Boston Bruins of the National League".
-        or (
-            not last.endswith("s")
-            and (
-                group[0].word == "The"
-                or _THE_BEFORE.search(
-                    text[max(0, group[0].start - 5) : group[0].start]
-                )
-            )
-        )
+        or group[0].word == "The"
+        or _follows_the(text, group[0])
     )
+
+
+def _follows_the(text, word):
+    return text[max(0, word.start - 5) : word.start].endswith(("The ", "the "))
 
 
 def _joins_by_and(text, group, word):
@@ -225,18 +171,18 @@ def _joins_by_and(text, group, word):
         head
         and text[word.limit : head.start()] == " "
         and head[0] in WORDS["heads"]
-        and _THE_BEFORE.search(text[max(0, first.start - 5) : first.start])
+        and _follows_the(text, first)
     )
 
 
-def _flush(text, group, names, closed):
+def _flush(text, group, names, taken):
     """Turns the words gathered into names, without ranks; empties `group`."""
     done = 0
     for place in range(len(group) - 1):
         if _is_title(text, group[place], group[place + 1]):
-            _add(text, group[done:place], names, closed)
+            _add(text, group[done:place], names, taken)
             done = place + 1
-    _add(text, group[done:], names, closed)
+    _add(text, group[done:], names, taken)
     group.clear()
 
 
@@ -248,11 +194,10 @@ def _is_title(text, word, after):
         and (gap == " " or bool(_PARTICLES.fullmatch(gap)))
         and after.word not in WORDS["heads"]
         and after.word not in ("Jr.", "Sr.")
-        and not _ROMAN.match(after.word)
     )
 
 
-def _add(text, group, names, closed):
+def _add(text, group, names, taken):
     if not group:
         return
     first, last = group[0], group[-1]
@@ -266,34 +211,17 @@ def _add(text, group, names, closed):
         if ordinal or particles:
             start -= len(before) - (ordinal or particles).start()
     number = _NUMBER_AFTER.match(text, limit)
-    if number and _belongs(number, limit, closed):
-        limit += len(number[0].split(" ")[1]) + 1
-    elif len(last.word) == 2 and last.word.endswith("."):
-        limit -= 1
-    if names and start < names[-1][1] <= limit:
-        start = first.start
+    # "Vostok 5"
+    if number and not overlaps(taken, limit + 1, limit + 2):
+        limit = number.end()
     names.append((start, limit))
-
-
-def _belongs(number, limit, closed):
-    """Whether a number after a name belongs to it: "Vostok 5"."""
-    following = number[1]
-    if following and not (
-        following in WORDS["function_words"]
-        or following in WORDS["verbs"]
-        or following.endswith("ed")
-    ):
-        return False
-    return not overlaps(closed, limit + 1, limit + 2)
 
 
 def _is_name_alone(text, word):
     letters = word.word
-    if letters.rstrip(".") in ("", "St", "No") or len(letters) < 2:
+    if letters.rstrip(".") in ("", "St", "No", "Jr", "Sr") or len(letters) < 2:
         return False
     if letters in WORDS["titles"] or word.is_function:
-        return False
-    if re.fullmatch(rf"(?:{_ABBREVIATION})\.|{_CAPITAL}\.", letters):
         return False
     after = text[word.limit : word.limit + _REACH]
     if text[word.start - 1 : word.start] == "(" and _SPECIES_AFTER.match(after):
@@ -304,14 +232,14 @@ def _is_name_alone(text, word):
         return False
     if any(c.isupper() or c.isdigit() for c in letters[1:]):
         return True
-    if _PEOPLE.match(letters) and letters.rstrip("s") not in WORDS["no_people"]:
+    if _PEOPLE.match(letters):
         return True
     if _COMMON_SUFFIX.search(letters):
         return False
     if _APPOSITION.match(after):
         return True
     following = _NEXT_WORD.match(after)
-    if not following or _PROPERTY.match(after):
+    if not following:
         return False
     plural = letters.endswith("s") and letters[-2] not in "suiao"
     if plural:
