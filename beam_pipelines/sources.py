@@ -4,7 +4,6 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from realm_tf.articles import multistream
 from realm_tf.articles import pages
 from realm_tf.articles import readers
 from realm_tf.errors import InputError
@@ -17,7 +16,7 @@ _INDEX_NAME = re.compile(r"-multistream-index\d*\.txt[^/]*$")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """An input file, every so many-th part of one, or a range of its bytes.
+    """An input file, or every so many-th part of one.
 
     Args:
         file_number: int. Rank of the file among the inputs.
@@ -26,8 +25,6 @@ class Source:
         stride: int. The file is shared among so many elements.
         remainder: int. This one takes the parts whose number, divided by
             `stride`, leaves this.
-        byte_range: `(start, limit)`. The bytes of part number `remainder` of
-            a multistream dump. Defaults to `None`.
     """
 
     file_number: int
@@ -35,7 +32,6 @@ class Source:
     format: str
     stride: int = 1
     remainder: int = 0
-    byte_range: tuple[int, int] | None = None
 
 
 def find(patterns: Sequence[str], format: str | None = None) -> list[Source]:
@@ -66,9 +62,9 @@ def find(patterns: Sequence[str], format: str | None = None) -> list[Source]:
 def make_sources(inputs: list[Source], num_workers: int) -> list[Source]:
     """Divides the inputs among workers.
 
-    A multistream dump becomes ranges of its bytes. Any other file is read by
-    as many workers as its share of all bytes gives it, at least one, each of
-    which keeps every so many-th part. Neither changes the result.
+    A file is read by as many workers as its share of all bytes gives it, at
+    least one. Each of them keeps every so many-th part. The number of workers
+    does not change the result.
 
     Args:
         inputs: list of `Source`. Whole files.
@@ -78,19 +74,9 @@ def make_sources(inputs: list[Source], num_workers: int) -> list[Source]:
     total = max(1, sum(sizes))
     found = []
     for source, size in zip(inputs, sizes, strict=True):
-        is_dump = source.format == readers.MEDIAWIKI
-        if is_dump and multistream.header_bytes(source.path):
-            step = multistream.RANGE_BYTES
-            found += [
-                dataclasses.replace(
-                    source, remainder=part, byte_range=(start, start + step)
-                )
-                for part, start in enumerate(range(0, size, step))
-            ]
-        else:
-            stride = max(1, round(num_workers * size / total))
-            found += [
-                dataclasses.replace(source, stride=stride, remainder=remainder)
-                for remainder in range(stride)
-            ]
+        stride = max(1, round(num_workers * size / total))
+        found += [
+            dataclasses.replace(source, stride=stride, remainder=remainder)
+            for remainder in range(stride)
+        ]
     return found

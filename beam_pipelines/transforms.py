@@ -78,14 +78,8 @@ class ChunkPages(beam.DoFn):
     def _parts(self, source):
         """Yields (number, pages) of the parts of the file that are here."""
         pages = readers.read_pages(
-            source.path,
-            format=source.format,
-            base_url=self.base_url,
-            byte_range=source.byte_range,
+            source.path, format=source.format, base_url=self.base_url
         )
-        if source.byte_range is not None:
-            yield source.remainder, pages
-            return
         for number, found in itertools.groupby(
             pages, key=lambda page: (page.number - 1) // PAGES_PER_PART
         ):

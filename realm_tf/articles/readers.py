@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from realm_tf.articles import documents
 from realm_tf.articles import mediawiki
-from realm_tf.articles import multistream
 from realm_tf.articles import published_texts
 from realm_tf.articles import rows
 from realm_tf.articles import wiki_markup
@@ -80,7 +79,6 @@ def read_pages(
     *,
     format: str | None = None,
     base_url: str | None = None,
-    byte_range: tuple[int, int] | None = None,
 ) -> Iterator[Page]:
     """All pages of a file, in their order.
 
@@ -90,9 +88,6 @@ def read_pages(
         base_url: str. What comes before the title in the URL of a page that
             brings none, such as `"https://en.wikipedia.org/wiki/"`. Defaults
             to `None`: for a dump what its `<siteinfo>` says, else no URL.
-        byte_range: `(start, limit)`. Read the streams of a multistream dump
-            that begin between these bytes; see `multistream.open_range`.
-            Defaults to `None`: the whole file.
 
     Yields:
         `Page`.
@@ -103,11 +98,7 @@ def read_pages(
             lacks a field is a page with `dropped` set.
     """
     format = format or detect_format(path)
-    if byte_range is None:
-        opened = open_bytes(path)
-    else:
-        opened = multistream.open_range(path, *byte_range)
-    with opened as file:
+    with open_bytes(path) as file:
         for page in _FORMATS[format].read(file, path, base_url):
             page.article_id = valid_text(page.article_id)
             page.title = " ".join(valid_text(page.title).split())

@@ -38,8 +38,6 @@ class Chunk(Operation):
     and PDF; and from their names Markdown (.md), plain text (.txt) and CSV. bz2
     and gzip are read as they are.
 
-    All workers read a multistream dump (...-multistream.xml.bz2) at once.
-
     Output: a directory of blocks, numbered from 0 by file name and position
     in the file. Names are compared character by character: part 10 of a dump
     comes before part 2. The order of the arguments, the number of workers and

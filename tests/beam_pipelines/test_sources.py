@@ -1,8 +1,5 @@
-import bz2
-
 import pytest
 
-from realm_tf.articles import multistream
 from realm_tf.articles import readers
 from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
@@ -51,15 +48,3 @@ def test_inputs_leave_the_indices_of_dumps_out(tmp_path):
     assert found == [sources.Source(0, dump, MEDIAWIKI)]
     with pytest.raises(InputError, match="names only the index of a dump"):
         sources.find([index])
-
-
-def test_a_multistream_dump_becomes_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr(multistream, "RANGE_BYTES", 60)
-    dump = tmp_path / "dump.bz2"
-    dump.write_bytes(bz2.compress(b"<mediawiki>") + bz2.compress(b"1") * 2)
-    assert 120 < dump.stat().st_size < 180
-    found = sources.make_sources([sources.Source(0, str(dump), MEDIAWIKI)], 1)
-
-    assert shares(found) == [(0, 1, 0), (0, 1, 1), (0, 1, 2)]
-    ranges = [each.byte_range for each in found]
-    assert ranges == [(0, 60), (60, 120), (120, 180)]
