@@ -102,24 +102,19 @@ def _rows(files, base_url, fields, collected):
                         texts = fields_of(source, fields, page.place)
                     row["fields"] = texts
                     found.append((page, row))
-        except readers.UnknownFormat:
-            if is_named:
-                raise
-            print(
-                f"warning: {path} is of no known format and is left out.",
-                file=sys.stderr,
-            )
-            counts["files_of_no_known_format"] += 1
-            # It may have been of one, and be about to be written again.
-            if os.path.getsize(path):
-                collected.unread.add(_below(path, root))
-            continue
         except InputError as error:
             if is_named:
                 raise
-            print(f"warning: {error} The file is left out.", file=sys.stderr)
-            counts[f"dropped_{documents.UNREADABLE}"] += 1
-            collected.unread.add(_below(path, root))
+            if isinstance(error, readers.UnknownFormat):
+                reason = f"{path} is of no known format."
+                counts["files_of_no_known_format"] += 1
+            else:
+                reason = error
+                counts[f"dropped_{documents.UNREADABLE}"] += 1
+            print(f"warning: {reason} The file is left out.", file=sys.stderr)
+            # An empty file has no documents that a sync could keep.
+            if os.path.getsize(path):
+                collected.unread.add(_below(path, root))
             continue
         if not found and counts.total() == before:
             print(f"warning: {path} has no text.", file=sys.stderr)

@@ -21,23 +21,25 @@ from realm_tf.articles.pages import Page
 
 _HTML = ("<!doctype html", "<html")
 UNREADABLE = "bad_record_document"
-# What site generators keep above the text, in YAML or TOML. As Pandoc has it, an
-# empty line makes a rule of the first mark.
+# YAML that site generators keep above the text. As in Pandoc, an empty line
+# after the first mark makes a rule of it.
 _FRONT_MATTER = re.compile(
-    r"\A(?P<mark>---|\+\+\+)[ \t\r]*\n(?![ \t\r]*\n)(?P<fields>.*?)^(?P=mark)\s*?$",
-    re.DOTALL | re.MULTILINE,
+    r"\A---[ \t\r]*(\n(?![ \t\r]*\n).*?)^---\s*?$", re.DOTALL | re.MULTILINE
 )
-# What is no front matter: paragraphs between two rules.
-_PARAGRAPHS = re.compile(r"^\s*$\s*\S", re.MULTILINE)
 _TAG = re.compile(r"<([a-z][\w-]*)[^<>]*>", re.I)
 # HTML needs no closing tag of these.
-_UNCLOSED = frozenset(
-    (
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link"),
-        *("meta", "source", "track", "wbr"),
-        *("dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th"),
-        *("thead", "tr"),
-    )
+_UNCLOSED = (
+    "br",
+    "hr",
+    "img",
+    "input",
+    "p",
+    "li",
+    "dd",
+    "dt",
+    "td",
+    "th",
+    "tr",
 )
 # An item of a list in plain text.
 _ITEM = re.compile(r"(?:[-*\u2022\u2013]|\d{1,3}[.)])\s+\S")
@@ -102,41 +104,27 @@ def _tags_alone(renderer, tokens, place, options, env):
 
 
 def _without_front_matter(text, path):
-    """(what front matter says by name, the text below it)."""
+    """(the values of the front matter by name, the text below it)."""
+    import yaml
+
     found = _FRONT_MATTER.match(text)
     if not found:
         return {}, text
-    fields, reason = _front_matter(found["fields"], found["mark"])
-    if not reason:
-        return fields, text[found.end() :]
-    if _PARAGRAPHS.search(found["fields"]):
-        return {}, text
-    print(
-        f"warning: {path} begins with front matter that is not YAML of names "
-        f"and values ({reason}) and is read without it.",
-        file=sys.stderr,
-    )
-    return {}, text[found.end() :]
-
-
-def _front_matter(text, mark):
-    """(what it says by name, why it is none or `""`)."""
-    import tomllib
-
-    import yaml
-
     try:
-        # Below its mark: errors name the line of the file.
-        loads = tomllib.loads if mark == "+++" else yaml.safe_load
-        found = loads(f"\n{text}")
+        # With the line feed after its mark: errors name the line of the file.
+        fields = yaml.safe_load(found[1]) or {}
     # PyYAML lets through what Python raises, as for a 30th of February.
     except Exception as error:
-        return {}, " ".join(str(error).split())
-    if isinstance(found, dict):
-        return found, ""
-    # Empty, or comments alone, which may be headings.
-    is_empty = found is None and not _PARAGRAPHS.search(text)
-    return {}, "" if is_empty else "it names no values"
+        print(
+            f"warning: {path} begins with front matter that is not YAML "
+            f"({' '.join(str(error).split())}) and is read without it.",
+            file=sys.stderr,
+        )
+        fields = {}
+    if not isinstance(fields, dict):
+        # Words between two rules.
+        return {}, text
+    return fields, text[found.end() :]
 
 
 def _parse_html(file, path):

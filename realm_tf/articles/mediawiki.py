@@ -28,7 +28,7 @@ _DISAMBIGUATION = re.compile(
 
 
 def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
-    """All pages of an export of any version, in their order.
+    """All pages of an export of version 0.6 or later, in their order.
 
     Args:
         file: binary file, decompressed.
@@ -44,7 +44,6 @@ def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
         InputError: if the root is not `<mediawiki>`.
         xml.etree.ElementTree.ParseError: if the XML is broken.
     """
-    namespaces = {}
     silent = frozenset()
     number = 0
     events = ET.iterparse(file, events=("start", "end"))
@@ -61,13 +60,11 @@ def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
         if tag == "base" and base_url is None and element.text:
             base_url = element.text.rpartition("/")[0] + "/"
         elif tag == "namespace" and element.text:
-            name = element.text.strip().lower()
-            namespaces[name] = element.get("key")
             if element.get("key") in _SILENT_NAMESPACES:
-                silent = silent | {name}
+                silent = silent | {element.text.strip().lower()}
         elif tag == "page":
             number += 1
-            page = _mediawiki_page(element, number, path, namespaces)
+            page = _mediawiki_page(element, number, path)
             page.silent_prefixes = silent
             if base_url:
                 page.url = page_url(base_url, page.title)
@@ -76,13 +73,8 @@ def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
             yield page
 
 
-def _mediawiki_page(element, number, path, namespaces):
+def _mediawiki_page(element, number, path):
     title = element.findtext("{*}title", "").strip()
-    namespace = element.findtext("{*}ns")
-    if namespace is None:
-        # Exports before version 0.6 do not number it.
-        prefix = title.partition(":")[0].lower() if ":" in title else ""
-        namespace = namespaces.get(prefix, "0")
     # A full history holds many revisions; the last is the page today.
     texts = element.findall("{*}revision/{*}text")
     page = Page(
@@ -96,7 +88,7 @@ def _mediawiki_page(element, number, path, namespaces):
         page.dropped = "bad_record_no_id"
     elif element.find("{*}redirect") is not None or _REDIRECT.match(page.text):
         page.dropped = "redirect"
-    elif namespace.strip() != "0":
+    elif element.findtext("{*}ns", "0").strip() != "0":
         page.dropped = "namespace"
     return page
 

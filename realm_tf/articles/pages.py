@@ -194,31 +194,15 @@ def open_bytes(path):
     What a truncated or damaged file raises while it is open becomes an
     `InputError`.
     """
-    with readable(path), contextlib.ExitStack() as stack:
-        file = stack.enter_context(Path(path).open("rb"))
-        head = file.read(3)
-        file.seek(0)
-        if head == b"BZh":
-            file = stack.enter_context(bz2.open(file))
-        elif head[:2] == b"\x1f\x8b":
-            file = stack.enter_context(gzip.open(file))
-        yield file
-
-
-def file_state(path: str) -> list:
-    """Path, size and time of change, which tell whether a file is the same."""
-    if is_remote(path):
-        status = _gfile().stat(path)
-        return [path, status.length, status.mtime_nsec]
-    status = os.stat(path)
-    return [path, status.st_size, status.st_mtime_ns]
-
-
-@contextlib.contextmanager
-def readable(path):
-    """Makes an `InputError` of what a damaged file raises."""
     try:
-        yield
+        with Path(path).open("rb") as file:
+            head = file.read(3)
+            file.seek(0)
+            if head == b"BZh":
+                file = bz2.BZ2File(file)
+            elif head[:2] == b"\x1f\x8b":
+                file = gzip.GzipFile(fileobj=file)
+            yield file
     except EOFError as error:
         raise InputError(
             f"{path} is truncated: its compressed data end before the "
@@ -237,6 +221,15 @@ def readable(path):
             f"{path} cannot be read ({reason}): expected a whole file, "
             "plain, bz2 or gzip."
         ) from error
+
+
+def file_state(path: str) -> list:
+    """Path, size and time of change, which tell whether a file is the same."""
+    if is_remote(path):
+        status = _gfile().stat(path)
+        return [path, status.length, status.mtime_nsec]
+    status = os.stat(path)
+    return [path, status.st_size, status.st_mtime_ns]
 
 
 def read_lines(file, path):

@@ -53,7 +53,6 @@ _TEXTS = {
     for table, texts in _TABLES.items()
     if isinstance(texts, dict)
 }
-_SUBUNITS = frozenset(map(tuple, _TABLES["subunits"]))
 _DROPPED_ELEMENTS = "|".join(_NAMES["dropped_elements"])
 
 # Shorter list items are names and captions (our choice).
@@ -75,7 +74,8 @@ _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}-[a-z-]+)\s*:")
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 
-_QUOTES = re.compile("'{2,}")
+# Bold and italics, but not the apostrophe in "''ship'''s".
+_QUOTES = re.compile(r"'{2,}?(?='s\b)|'{2,}")
 _TRAIL = re.compile("[a-z]+")
 
 _SENTENCE_END = re.compile(r"[.!?…。！？।][\"'”’»)\]]*$")
@@ -92,7 +92,6 @@ _ELEMENT = re.compile(
 _TAG_RESIDUE = re.compile(
     rf"</?(?:{'|'.join(_NAMES['tags'])})\b[^<>]*/?>", re.IGNORECASE
 )
-_TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
 _BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
 _SILENT_LINK_RESIDUE = re.compile(
     r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
@@ -108,11 +107,9 @@ _DOUBLE_SEPARATOR = re.compile(r"([,;])(?:\s*[,;])+")
 _LOOSE_PUNCTUATION = re.compile(r"\s+([,;:]|\.(?!\w|\.))(?=\s|$)")
 
 # --- Tables and templates.
-_NO_DATA = re.compile(r"\b(?:navbox|metadata|ambox|mbox)", re.I)
 _FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gv]|wav)$", re.I)
 # What a template leaves that stands for the rest of a cell: its attributes.
 _ATTRIBUTES = re.compile(r'^(?:[a-z]+\s*=\s*(?:"[^"]*"|\S+)\s*)+', re.I)
-_LABEL = re.compile(r"label(\d+)$")
 _NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
 
 
@@ -221,8 +218,6 @@ class _Renderer:
         return _template_text(name, arguments, self.render)
 
     def _table(self, table):
-        if any(_NO_DATA.search(str(each)) for each in table.attributes):
-            return ""
         captions = []
         lines = table_rows.lines_of(
             self._cells(tags, captions) for tags in _rows(table)
@@ -259,19 +254,14 @@ class _Renderer:
 
     def _link(self, node):
         title = str(node.title).strip()
-        prefix, colon, rest = title.partition(":")
+        prefix, colon, _ = title.partition(":")
         prefix = prefix.strip().lower()
         if colon and (prefix in self._silent or _LANGUAGE.match(title)):
             return ""
         if node.text is None:
             return _escaped(html.unescape(title.lstrip(":")))
-        text = self.render(node.text)
         # Links in a link's text do not nest: only captions hold them.
-        text = text.replace(_LINK_START, "").replace(_LINK_LIMIT, "")
-        if not text.strip():
-            # "[[Mercury (planet)|]]" shows "Mercury".
-            text = re.sub(r"\s*\([^()]*\)$", "", rest if colon else title)
-        return text
+        return _LINK_MARK.sub("", self.render(node.text))
 
     def _tag(self, node, before):
         if node.wiki_markup in ("*", "#", ":", ";"):
@@ -286,10 +276,6 @@ class _Renderer:
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
         if node.contents is None or name in _NAMES["dropped_elements"]:
-            return ""
-        if any(
-            "display:none" in str(a).replace(" ", "") for a in node.attributes
-        ):
             return ""
         text = self.render(node.contents)
         if name == "li":
@@ -320,8 +306,8 @@ def _finish(text):
     starts = []
     limits = []
     offset = 0
-    # Tables and tags that the parser did not understand.
-    text = _TAG_RESIDUE.sub("", _TABLE_RESIDUE.sub("\n\n", text))
+    # Tags that the parser did not understand.
+    text = _TAG_RESIDUE.sub("", text)
     for is_item, paragraph in _paragraphs(text):
         paragraph = _tidy(paragraph)
         paragraph = paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
@@ -342,14 +328,10 @@ def _finish(text):
 def _paragraphs(text):
     """Yields (is a list item, text): lines of one paragraph are joined."""
     lines = []
-    in_table = False
     for line in [*text.split("\n"), ""]:
         stripped = line.strip()
-        in_table = bool(stripped) and (in_table or stripped.startswith("{|"))
-        if stripped.startswith(("|", "{|")) or (
-            in_table and stripped.startswith("!")
-        ):
-            # What a malformed table or infobox leaves.
+        # What a malformed table or infobox leaves.
+        if stripped.startswith(("|", "{|", "!")):
             stripped = ""
         is_item = stripped.startswith(_ITEM)
         if (is_item or not stripped) and lines:
@@ -357,29 +339,9 @@ def _paragraphs(text):
             lines = []
         if is_item:
             item = stripped.lstrip(_ITEM + " ").replace(_ITEM, ": ")
-            yield True, _drop_quotes(item)
+            yield True, item
         elif stripped:
-            lines.append(_drop_quotes(stripped.replace(_ITEM, ": ")))
-
-
-def _drop_quotes(line):
-    """Drops the marks of bold and italics as MediaWiki reads them.
-
-    Two are italics, three bold, five both; of others the surplus is text. If
-    bold and italics are both left open, the first bold is an apostrophe and
-    italics: "''ship'''s" is "ship's".
-    """
-    if "''" not in line:
-        return line
-    runs = [match.group() for match in _QUOTES.finditer(line)]
-    sizes = [3 if len(run) == 4 else min(len(run), 5) for run in runs]
-    surplus = [len(run) - size for run, size in zip(runs, sizes, strict=True)]
-    bold = sum(size in (3, 5) for size in sizes)
-    italic = sum(size in (2, 5) for size in sizes)
-    if bold % 2 and italic % 2 and 3 in sizes:
-        surplus[sizes.index(3)] += 1
-    kept = iter(surplus)
-    return _QUOTES.sub(lambda match: "'" * next(kept), line)
+            lines.append(stripped.replace(_ITEM, ": "))
 
 
 def _take_links(paragraph):
@@ -409,11 +371,9 @@ def strip_residue(text: str) -> str:
 
 def _tidy(paragraph: str) -> str:
     """Drops residue and what dropped templates leave: "(; born 1950)"."""
-    paragraph = INVISIBLE.sub("", paragraph)
+    paragraph = _QUOTES.sub("", INVISIBLE.sub("", paragraph))
     paragraph = _BRACKET_RESIDUE.sub("", paragraph)
-    for _ in range(2):
-        # Twice: brackets may stand in brackets.
-        paragraph = _EMPTY_BRACKETS.sub("", paragraph)
+    paragraph = _EMPTY_BRACKETS.sub("", paragraph)
     paragraph = _BRACKET_START.sub("(", paragraph)
     paragraph = _BRACKET_END.sub(")", paragraph)
     paragraph = _DOUBLE_SEPARATOR.sub(r"\1", paragraph)
@@ -431,8 +391,6 @@ def _rows(table):
             rest.append(
                 [e for e in tag.contents.nodes if _name(e) in ("td", "th")]
             )
-        elif _name(tag) in ("tbody", "thead", "tfoot"):
-            rest += _rows(tag)
     return [first, *rest] if first else rest
 
 
@@ -460,9 +418,7 @@ def _infobox_lines(arguments: dict[str, str]) -> list[str]:
     lines = []
     for name, text in arguments.items():
         label = " ".join(re.split(r"[\s_-]+", name.strip()))
-        if match := re.fullmatch(r"data(\d+)", label):
-            label = arguments.get(f"label{match[1]}", "")
-        elif label.isdigit() or _LABEL.match(label):
+        if label.isdigit():
             continue
         label = re.sub(r"\s*\d+$", "", label)
         if not text or _FILE.search(text) or _says_how_it_looks(label):
@@ -521,19 +477,13 @@ def _template_text(
         return _convert(values)
     if name in ("frac", "sfrac", "fraction"):
         return _fraction(values)
-    if name == "val":
-        return _value(values, arguments, render)
     if name in ("chem", "chem2", "linktext"):
         return "".join(values)
     if name in ("nihongo", "nihongo2", "korean"):
         notes = ", ".join(value for value in values[1:3] if value)
         return f"{values[0]} ({notes})" if notes else values[0]
-    if name == "angbr":
-        return f"⟨{values[0]}⟩"
     if name in _NAMES["ships"]:
         return f"{name.upper()} {values[0]}"
-    if name == "ship":
-        return " ".join(value for value in values[:2] if value)
     return ""
 
 
@@ -572,37 +522,18 @@ def _convert(values):
     if not rest or not rest[0]:
         return text
     text += f" {_TEXTS['units'].get(rest[0], rest[0])}"
-    if len(rest) >= 3 and (rest[0], rest[2]) in _SUBUNITS:
-        text += f" {rest[1]} {rest[2]}"
     return text
 
 
 def _fraction(values):
-    if len(values) == 1:
-        return f"1/{values[0]}"
     whole = f"{values[0]} " if len(values) > 2 else ""
-    return f"{whole}{values[-2]}/{values[-1]}"
-
-
-def _value(values, arguments, render):
-    text = " ± ".join(value for value in values[:2] if value)
-    exponent = arguments.get("e")
-    if exponent is not None:
-        text += f"×10^{render(exponent).strip()}"
-    for key in ("u", "ul", "up"):
-        if key in arguments:
-            text += f" {render(arguments[key]).strip()}"
-    return text
+    return f"{whole}{'/'.join(values[-2:])}"
 
 
 def _as_of(arguments):
-    if arguments.get("alt"):
-        return arguments["alt"]
     date = _date(*(arguments.get(key, "") for key in "123"))
-    start = "since" if "since" in arguments else "as of"
-    if not arguments.get("lc"):
-        start = start.capitalize()
-    return f"{start} {date}".rstrip()
+    start = "as of" if arguments.get("lc") else "As of"
+    return arguments.get("alt") or f"{start} {date}".rstrip()
 
 
 def _date(year, month, day):

@@ -89,8 +89,6 @@ def test_markdown_in_sections(tmp_path):
         ("a: *b\n", "undefined alias"),
         ("a: !made-up 1\n", "!made-up"),
         ("a: 2024-02-30\n", "day is out of range"),
-        ("- a\n", "it names no values"),
-        ("Some words.\n", "it names no values"),
     ],
 )
 def test_front_matter_that_is_none_is_named(
@@ -246,11 +244,6 @@ def test_tables_that_are_none_are_refused(tmp_path):
             id="nor is a rule within the text",
         ),
         pytest.param(
-            '+++\ntitle = "Leave"\n+++\n25 days.\n',
-            [("Leave", "25 days.")],
-            id="TOML",
-        ),
-        pytest.param(
             "## Leave\n25\n\n## Travel\n38\n",
             [("page: Leave", "25"), ("page: Travel", "38")],
             id="no heading above the others",
@@ -298,11 +291,6 @@ def test_words_that_a_pdf_breaks(hyphen):
                 ("Bob", "Name: Bob; Phone: 556."),
             ],
             id="an empty cell",
-        ),
-        pytest.param(
-            "sep=;\nName;Room\nAnn;1\n",
-            [("Ann", "Name: Ann; Room: 1.")],
-            id="Excel",
         ),
         pytest.param(
             '\ufeffName\t"Room, floor"\nAnn\t1\n',

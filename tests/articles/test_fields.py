@@ -190,32 +190,6 @@ def test_of_parquet(tmp_path, column, texts, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("type", "second"),
-    [
-        # After the year 9999, and not.
-        (pyarrow.timestamp("ms"), {"x": ["1970-01-01T00:00:01"]}),
-        # No whole microseconds, and some.
-        (pyarrow.timestamp("ns"), {"x": ["1970-01-01T00:00:00.000001"]}),
-        (pyarrow.timestamp("ms", "Nowhere/Land"), {}),
-    ],
-    ids=str,
-)
-def test_what_python_cannot_hold_harms_only_who_asks(
-    tmp_path, type, second, capsys
-):
-    path = str(tmp_path / "a.parquet")
-    article = {name: [value] * 2 for name, value in ARTICLE.items()}
-    column = pyarrow.array([10**15 + 1, 1000], type)
-    table = pyarrow.table(article | {"id": ["1", "2"], "x": column})
-    pyarrow.parquet.write_table(table, path)
-    assert _collect(path, ("y",)) == {"1": {}, "2": {}}
-    assert not capsys.readouterr().err
-    assert _collect(path, ("x",)) == {"1": {}, "2": second}
-    line = capsys.readouterr().err.splitlines()[0]
-    assert line.startswith(f"warning: {path}:row 1: left out of its fields: x ")
-
-
 def test_of_markdown_all_sections(tmp_path):
     (tmp_path / "a.md").write_text(
         "---\ndate: 2024-05-01\ntags: [x, 2024-05-01 09:30:00, true]\n"
