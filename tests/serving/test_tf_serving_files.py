@@ -1,8 +1,15 @@
-"""TensorFlow Serving's files agree with its protocol and with each other."""
+"""TensorFlow Serving's files agree with its protocol and with each other.
+
+The commands in them are asked of our server.
+"""
 
 import importlib.metadata
+import json
 import pathlib
 import re
+import shlex
+import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -130,3 +137,73 @@ def test_the_example_of_two_versions_parses():
     model = text_format.Parse(example, model_server_config_pb2.ModelConfig())
     assert list(model.model_version_policy.specific.versions) == [7, 8]
     assert dict(model.version_labels) == {"stable": 7, "canary": 8}
+
+
+@pytest.fixture(scope="module")
+def rest_address(running):
+    """`HOST:PORT` of the REST port."""
+    return running.rest_url.removeprefix("http://").rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def readme_commands():
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    (block,) = re.findall(r"```sh\n(.*?)```", README, re.S)
+    return block.splitlines()
+
+
+def run_command(command, address):
+    """A command of the README, asked of another port; its output."""
+    assert "127.0.0.1:8501" in command
+    done = subprocess.run(
+        shlex.split(command.replace("127.0.0.1:8501", address))
+        + ["--silent", "--show-error", "--fail-with-body"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_commands_of_the_readme(readme_commands, rest_address):
+    status, metadata, columns, rows, metrics = (
+        run_command(command, rest_address) for command in readme_commands
+    )
+    (version,) = json.loads(status)["model_version_status"]
+    assert (version["version"], version["state"]) == ("2", "AVAILABLE")
+    assert json.loads(metadata)["model_spec"]["version"] == "2"
+    signatures = json.loads(metadata)["metadata"]["signature_def"]
+    assert "serving_default" in signatures["signature_def"]
+    outputs = json.loads(columns)["outputs"]
+    assert outputs["answer"] == ["Mary Shelley"]
+    assert outputs["url"] == ["https://example.org/frankenstein"]
+    (row,) = json.loads(rows)["predictions"]
+    assert row == {name: values[0] for name, values in outputs.items()}
+    assert row["candidate_log_prob"][2] == float("-inf")
+    assert re.search(r"^:?\w.*request_count", metrics, re.MULTILINE)
+
+
+def test_the_health_check_of_the_container(rest_address, server):
+    """Run by bash as in docker-compose.yml, on another port."""
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    kind, *command = server["healthcheck"]["test"]
+    assert kind == "CMD"
+    command = [part.replace("$$", "$") for part in command]
+
+    def status(address, model):
+        changed = [
+            part.replace("127.0.0.1/8501", address.replace(":", "/")).replace(
+                "models/realm", f"models/{model}"
+            )
+            for part in command
+        ]
+        assert changed != command
+        return subprocess.run(changed, capture_output=True, timeout=30)
+
+    healthy = status(rest_address, "realm")
+    assert healthy.returncode == 0, healthy.stderr
+    assert status(rest_address, "other").returncode != 0
+    assert status("127.0.0.1:1", "realm").returncode != 0
