@@ -3,7 +3,7 @@
 A file has a word and its tag a line, and a blank line after a sentence.
 
 The word is the first column and the tag the last: CoNLL-2003 has four columns,
-WNUT-17 and WikiGold two. Tags in IOB1, IOB2 and BIOES (BILOU) become IOB2.
+WNUT-17 and WikiGold two. Tags in IOB1, IOB2 and BIOES become IOB2.
 """
 
 import dataclasses
@@ -22,9 +22,7 @@ OUTSIDE = "O"
 _DOCUMENT = "-DOCSTART-"
 # Only tabs and spaces: tweets hold words of no-break spaces.
 _COLUMNS = re.compile("[\t ]+")
-_TAG = re.compile(r"O|[BIESLU]-\S+")
-# BILOU's prefixes to those of BIOES.
-_BILOU = {"U": "S", "L": "E"}
+_TAG = re.compile(r"O|[BIES]-\S+")
 
 # Abbreviations that keep their full stop, as in CoNLL-2003.
 _ABBREVIATIONS = (
@@ -34,17 +32,13 @@ _ABBREVIATIONS = (
 _CLITIC = "['’](?:s|S|d|m|ll|re|ve)\\b"
 
 
-def _character():
-    """A word's character: Python's own \\w leaves combining marks out."""
-    marks = "".join(
-        chr(code)
-        for code in range(0x300, 0x20000)
-        if unicodedata.category(chr(code)).startswith("M")
-    )
-    return f"[\\w{marks}]"
-
-
-_C = _character()
+# A character of a word: Python's \w leaves combining marks out.
+_MARKS = "".join(
+    mark
+    for mark in map(chr, range(0x300, 0x20000))
+    if unicodedata.category(mark).startswith("M")
+)
+_C = f"[\\w{_MARKS}]"
 # Tried in this order. As in CoNLL-2003, a word keeps hyphens ("all-rounder"),
 # dots ("U.S."), apostrophes ("O'Brien") and the point of a number; a
 # possessive is a word of its own.
@@ -126,7 +120,7 @@ def to_iob2(tags: list[str]) -> list[str]:
     or of another type) becomes B: that is the whole difference of IOB1.
 
     Args:
-        tags: list of str. IOB1, IOB2, BIOES or BILOU.
+        tags: list of str. IOB1, IOB2 or BIOES.
 
     Returns:
         list of str.
@@ -136,9 +130,8 @@ def to_iob2(tags: list[str]) -> list[str]:
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "S-LOC", "I-ORG"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG']
     """
-    bioes = [_BILOU.get(tag[0], tag[0]) + tag[1:] for tag in tags]
     converted = [OUTSIDE] * len(tags)
-    for start, limit, kind in entities(bioes):
+    for start, limit, kind in entities(tags):
         converted[start] = f"B-{kind}"
         converted[start + 1 : limit] = [f"I-{kind}"] * (limit - start - 1)
     return converted

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from realm_tf.artifacts import html_page
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Passages
-from realm_tf.errors import InputError
 
 # Neighbouring labels get hues far apart: the golden angle, in degrees.
 _HUE_STEP = 137.508
@@ -81,11 +80,9 @@ def sample_passages(
         (place in the corpus, from 0; `schema.AnnotatedPassage`), in order.
 
     Raises:
-        InputError: if the number is not positive, the directory is not
-            complete, or a shard is missing or damaged.
+        InputError: if the directory is not complete, or a shard is missing or
+            damaged.
     """
-    if num_passages < 1:
-        raise InputError(f"num_passages={num_passages}: expected 1 or more.")
     passages = Passages(annotated_dir)
     total = len(passages)
     for place in sorted(

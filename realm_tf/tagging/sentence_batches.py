@@ -21,7 +21,6 @@ SHAPES = (
     "caseless",
     "symbol",
 )
-NUM_SHAPES = len(SHAPES)
 _SHAPE_IDS = {name: index for index, name in enumerate(SHAPES)}
 
 # Wordpieces of a batch for each sentence of its nominal size; CoNLL-2003 and
@@ -82,11 +81,9 @@ class SentenceEncoder:
     """Sentences with their words to rows, and these to batches.
 
     Each word that has a wordpiece of its own is decided in exactly one row.
-    A sentence longer than `max_length` becomes several windows that overlap
-    by half, and each word is decided in the window that shows more of its
-    context; nothing is cut off. A shape belongs to a whole word of
-    BERT's (between spaces and punctuation) and is given to all its
-    wordpieces.
+    A sentence longer than `max_length` becomes several rows; nothing is cut
+    off. A shape belongs to a whole word of BERT's (between spaces and
+    punctuation) and is given to all its wordpieces.
 
     Args:
         tokenizer: `Tokenizer`.
@@ -142,8 +139,10 @@ class SentenceEncoder:
         words, positions = np.unique(words, return_index=True)
         inside = words >= 0
         words, positions = words[inside], positions[inside]
-        for start, limit, first, last in self._windows(token_ids):
-            decided = (first <= positions) & (positions < last)
+        budget = self.max_length - _NUM_SPECIAL
+        for start in range(0, len(token_ids), budget):
+            limit = start + budget
+            decided = (start <= positions) & (positions < limit)
             yield Row(
                 number,
                 token_ids[start:limit],
@@ -164,23 +163,6 @@ class SentenceEncoder:
             word = text[pieces.starts[first] : pieces.limits[after - 1]]
             shapes[first:after] = _SHAPE_IDS[word_shape(word)]
         return shapes
-
-    def _windows(self, token_ids):
-        """`(start, limit, first, last)`: what is shown, what is decided."""
-        budget = self.max_length - _NUM_SPECIAL
-        num_pieces = len(token_ids)
-        begins = np.flatnonzero(~self._continues[token_ids])
-        start = first = 0
-        while start + budget < num_pieces:
-            # The last word that begins in the first half, so that no window
-            # opens in the middle of one.
-            following = start + budget // 2
-            found = begins[(begins > start) & (begins <= following)]
-            following = int(found[-1]) if len(found) else following
-            last = (following + start + budget) // 2
-            yield start, start + budget, first, last
-            start, first = following, last
-        yield start, num_pieces, first, num_pieces
 
     def padded_length(self, row: Row) -> int:
         """Length of a row with special wordpieces and padding."""
@@ -210,13 +192,11 @@ class SentenceEncoder:
             batch.append(index)
         return [*batches, np.array(batch)] if batch else batches
 
-    def stack(self, rows: list[Row], num_rows: int = 0) -> dict:
+    def stack(self, rows: list[Row]) -> dict:
         """Rows as one batch.
 
         Args:
             rows: list of `Row`.
-            num_rows: int. Rows of the batch; those that lack are empty.
-                Defaults to `0`: no more than are given.
 
         Returns:
             A dict of int32 arrays `(num_rows, length)`: `token_ids`,
@@ -228,10 +208,6 @@ class SentenceEncoder:
             for row in rows
         ]
         shape_ids = [[0, *row.shape_ids] for row in rows]
-        # An empty row shows its [CLS]: attention to nothing has no value.
-        num_empty = max(0, num_rows - len(rows))
-        token_ids += [[self._tokenizer.cls_id]] * num_empty
-        shape_ids += [[0]] * num_empty
         return {
             "token_ids": pad(token_ids, length, self._tokenizer.pad_id),
             "shape_ids": pad(shape_ids, length),

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import keras
 import numpy as np
 
 from realm_tf.artifacts import array_files
@@ -15,7 +14,6 @@ from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.tagging import conll
-from realm_tf.tagging import sentence_batches
 from realm_tf.tagging.sentence_batches import Row
 from realm_tf.tagging.sentence_batches import SentenceEncoder
 from realm_tf.tagging.token_classifier import TokenClassifier
@@ -86,29 +84,16 @@ class LoadedTagger:
         tags = [["O"] * number for number in num_words]
         encoder = self.sentence_encoder()
         for batch in encoder.batches(rows, batch_size):
-            inputs = encoder.stack(
-                [rows[index] for index in batch], _num_rows(len(batch))
-            )
+            inputs = encoder.stack([rows[index] for index in batch])
             # Compiled, which `model(inputs)` is not.
             logits = np.asarray(self.model.predict_on_batch(inputs))
             for index, labels in zip(
-                batch, logits.argmax(axis=-1), strict=False
+                batch, logits.argmax(axis=-1), strict=True
             ):
                 row = rows[index]
                 for word, place in zip(row.words, row.positions, strict=True):
                     tags[row.sentence][word] = self.labels[labels[place]]
         return tags
-
-
-def _num_rows(number):
-    """Rows of a batch: a backend that compiles each shape gets few of them.
-
-    TensorFlow's graph takes any number; elsewhere multiples of 8 or, below,
-    powers of two.
-    """
-    if keras.backend.backend() == "tensorflow":
-        return number
-    return -(-number // 8) * 8 if number > 4 else 1 << (number - 1).bit_length()
 
 
 def from_model(
@@ -151,10 +136,8 @@ def from_model(
 def write_files(tagger: LoadedTagger, stage: Stage) -> None:
     """Writes a tagger's files into a stage that is being written."""
     config = {
-        "model": "token_classifier",
         "classifier": tagger.model.get_config(),
         "labels": list(tagger.labels),
-        "shapes": list(sentence_batches.SHAPES),
         "max_length": tagger.max_length,
         "lowercase": tagger.tokenizer.lowercase,
     }
@@ -186,19 +169,11 @@ def load(directory: str | Tagger) -> LoadedTagger:
         `LoadedTagger`.
 
     Raises:
-        InputError: if it is not a complete tagger directory, its weights are
-            damaged, or it is of a version with other word shapes.
+        InputError: if it is not a complete tagger directory, or its weights
+            are damaged.
     """
     directory = Tagger.of(directory)
     config = directory.read_json(model_directory.CONFIG)
-    if (
-        config["model"] != "token_classifier"
-        or tuple(config["shapes"]) != sentence_batches.SHAPES
-    ):
-        raise InputError(
-            f"{directory} holds a tagger that this version does not know: "
-            "train it again with `realm train-tagger`."
-        )
     model = TokenClassifier.from_config(config["classifier"])
     model_directory.load_weights(model, directory)
     tokenizer = Tokenizer.from_file(

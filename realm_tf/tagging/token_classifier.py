@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.tagging import sentence_batches as tagger_inputs
+from realm_tf.tagging.sentence_batches import SHAPES
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
@@ -14,7 +14,7 @@ class TokenClassifier(keras.Model):
         logits = W dropout(BERT(words + positions + shapes)) + b
 
     Inputs are a dict of int tensors `(batch_size, sequence_length)`:
-    `token_ids`, `shape_ids` (rows of `inputs.SHAPES`) and `padding_mask`. The
+    `token_ids`, `shape_ids` (rows of `sentence_batches.SHAPES`) and `padding_mask`. The
     output is a float tensor `(batch_size, sequence_length, num_labels)`, of
     which only the first wordpiece of each word counts.
 
@@ -28,8 +28,6 @@ class TokenClassifier(keras.Model):
         encoder: `BertEncoder`. Its layers become this model's; all but the
             pooled [CLS], which nothing here reads.
         num_labels: int.
-        num_shapes: int. Rows of the shape table. Defaults to those of
-            `inputs.SHAPES`.
         dropout: float. Before the dense layer, in training. Defaults to
             `0.1`, as BERT.
 
@@ -42,7 +40,6 @@ class TokenClassifier(keras.Model):
         self,
         encoder,
         num_labels,
-        num_shapes=tagger_inputs.NUM_SHAPES,
         dropout=0.1,
         **kwargs,
     ):
@@ -56,7 +53,7 @@ class TokenClassifier(keras.Model):
             ops.zeros_like(inputs["token_ids"])
         )
         shapes = keras.layers.Embedding(
-            num_shapes,
+            len(SHAPES),
             encoder.hidden_dim,
             embeddings_initializer="zeros",
             name="shape_embedding",
@@ -89,14 +86,12 @@ class TokenClassifier(keras.Model):
             k: v for k, v in encoder.get_config().items() if k != "name"
         }
         self.num_labels = num_labels
-        self.num_shapes = num_shapes
         self.dropout = dropout
 
     def get_config(self):
         return {
             "encoder": dict(self.encoder_config),
             "num_labels": self.num_labels,
-            "num_shapes": self.num_shapes,
             "dropout": self.dropout,
         }
 

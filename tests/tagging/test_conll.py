@@ -66,9 +66,8 @@ def test_two_columns_by_tab_and_lines_of_a_tab_alone(tmp_path):
         ("I-A I-B B-B I-B", "B-A B-B B-B I-B"),
         # IOB2 stays.
         ("B-A I-A B-A O B-B", "B-A I-A B-A O B-B"),
-        # BIOES and BILOU.
+        # BIOES.
         ("S-A B-A I-A E-A O S-B S-B", "B-A B-A I-A I-A O B-B B-B"),
-        ("U-A B-A L-A O U-B", "B-A B-A I-A O B-B"),
         # Ill-formed, as a model may predict it.
         ("O I-A I-B O I-B", "O B-A B-B O B-B"),
         ("B-A E-A I-A", "B-A I-A B-A"),

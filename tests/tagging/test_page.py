@@ -161,8 +161,6 @@ def test_sentences_with_their_spans(tmp_path):
 def test_what_is_wrong_is_named(tmp_path):
     directory = write(tmp_path / "annotated", PASSAGES)
     path = str(tmp_path / "page.html")
-    with pytest.raises(InputError, match="num_passages=0: expected 1"):
-        page.write_page(directory, path, num_passages=0)
     with pytest.raises(InputError, match="none does not exist"):
         page.write_page(str(tmp_path / "none"), path)
     with pytest.raises(InputError, match="none/page.html cannot be written"):

@@ -99,28 +99,21 @@ def test_a_text_and_its_words_give_the_same_row():
         )
 
 
-def test_a_long_sentence_is_read_in_windows():
-    # 6 wordpieces a window: 8 less [CLS] and [SEP].
+def test_a_long_sentence_becomes_several_rows():
+    # 6 wordpieces a row: 8 less [CLS] and [SEP].
     encoder = SentenceEncoder(TOKENIZER, max_length=8)
-    words = ("the", "Niles", "flow", "the", "Niles", "flow", "the", "u", ".")
+    words = ("the", "Niles", "flow", "the", "Niles", "flow", "u")
     rows = encoder.encode_words([("u",), words])
-    assert [row.sentence for row in rows] == [0, 1, 1, 1]
+    assert [row.sentence for row in rows] == [0, 1, 1]
     assert [_pieces(row) for row in rows[1:]] == [
         ["the", "nile", "##s", "flow", "the", "nile"],
-        # Not in the middle of a word: "flow" is the last in the first half.
-        ["flow", "the", "nile", "##s", "flow", "the"],
-        ["nile", "##s", "flow", "the", "u", "."],
+        ["##s", "flow", "u"],
     ]
-    # Each word once, where more stands around it.
-    assert [row.words.tolist() for row in rows[1:]] == [
-        [0, 1, 2],
-        [3, 4],
-        [5, 6, 7, 8],
-    ]
+    # Each word once, in the row of its first wordpiece.
+    assert [row.words.tolist() for row in rows[1:]] == [[0, 1, 2, 3, 4], [5, 6]]
     assert [row.positions.tolist() for row in rows[1:]] == [
-        [1, 2, 4],
+        [1, 2, 4, 5, 6],
         [2, 3],
-        [3, 4, 5, 6],
     ]
 
 
@@ -145,10 +138,6 @@ def test_each_word_is_decided_once_whatever_the_window(max_length):
         np.testing.assert_array_equal(
             np.concatenate(firsts), row.token_ids[row.positions - 1]
         )
-        # A word of a long sentence has a third of a window before it, or
-        # the sentence's beginning, and the same after it.
-        for window in windows[1:-1]:
-            assert (window.positions - 1 >= (max_length - 2) // 4 - 1).all()
 
 
 def _rows(lengths):
@@ -185,12 +174,11 @@ def test_batches_cost_about_the_same():
 def test_a_batch_by_hand():
     encoder = SentenceEncoder(TOKENIZER, max_length=32)
     rows = encoder.encode_words([("Nile",), ("the", "U", ".")])
-    batch = encoder.stack(rows, num_rows=3)
+    batch = encoder.stack(rows)
     ids = {piece: index for index, piece in enumerate(VOCABULARY)}
     expected = [
         "[CLS] nile [SEP] [PAD] [PAD] [PAD] [PAD] [PAD]",
         "[CLS] the u . [SEP] [PAD] [PAD] [PAD]",
-        "[CLS]" + " [PAD]" * 7,
     ]
     assert batch["token_ids"].tolist() == [
         [ids[piece] for piece in row.split()] for row in expected
@@ -199,11 +187,9 @@ def test_a_batch_by_hand():
     assert batch["shape_ids"].tolist() == [
         [0, shapes["capitalized"], 0, 0, 0, 0, 0, 0],
         [0, shapes["lower"], shapes["capital"], shapes["symbol"], 0, 0, 0, 0],
-        [0] * 8,
     ]
     assert batch["padding_mask"].tolist() == [
         [1, 1, 1, 0, 0, 0, 0, 0],
         [1, 1, 1, 1, 1, 0, 0, 0],
-        [1, 0, 0, 0, 0, 0, 0, 0],
     ]
     assert {array.dtype for array in batch.values()} == {np.dtype("int32")}

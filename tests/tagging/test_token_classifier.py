@@ -1,9 +1,7 @@
 """The token classifier: its start, its loss, its directory."""
 
-import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 
@@ -147,12 +145,6 @@ def test_more_positions_than_the_model_has_are_refused(model_dir):
         )
 
 
-def test_the_number_of_rows_is_one_of_few(monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    found = [tagger_directory._num_rows(n) for n in (1, 2, 3, 4, 5, 8, 9, 33)]
-    assert found == [1, 2, 4, 4, 8, 8, 16, 40]
-
-
 def test_a_word_without_a_wordpiece_is_outside(model_dir):
     tagger = _tagger(model_dir)
     kernel, bias = tagger.model.get_layer("labels").weights
@@ -207,11 +199,6 @@ def test_damage_is_one_clear_line(saved, model_dir, tmp_path):
     weights = copy / model_directory.WEIGHTS
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(InputError, match="model.weights.h5 is damaged"):
-        tagger_directory.load(str(copy))
-    config = json.loads((copy / "config.json").read_text())
-    config["shapes"] = config["shapes"][:-1]
-    (copy / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="does not know: train it again"):
         tagger_directory.load(str(copy))
     with pytest.raises(InputError, match="holds 'model', expected 'tagger'"):
         tagger_directory.load(model_dir)

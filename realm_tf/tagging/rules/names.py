@@ -33,10 +33,10 @@ _WORD = re.compile(
 )
 _PARTICLE = pattern("particles")
 _PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
-# "van Gogh", without a first name.
-_LEADING_PARTICLES = re.compile(
+# "van Gogh", without a first name, and "7th Cavalry".
+_BEFORE_NAME = re.compile(
     r"(?<!\w)(?:(?:van|von|de|di|da|du|del|della|ibn|bin)(?: (?:der|den|la|"
-    r"le|los))?) $"
+    r"le|los))?|[0-9]{1,3}(?:st|nd|rd|th)) $"
 )
 _ROMAN = re.compile(r"[IVX]+$")
 # An adjective or noun of a people: a name wherever it stands.
@@ -45,7 +45,6 @@ _PEOPLE = re.compile(rf"(?:{pattern('peoples')})s?$")
 _SPECIES_AFTER = re.compile(
     r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"
 )
-_ORDINAL_BEFORE = re.compile(r"(?<!\w)[0-9]{1,3}(?:st|nd|rd|th) $")
 _NUMBER_AFTER = re.compile(r" [0-9]{1,4}(?![\w%°–-]|[.,:][0-9])")
 # Nothing but marks since the sentence began, or a quotation that begins.
 _INITIAL = re.compile(r"(?:^|[.!?…:;][\"'”’)]*\s|[,:]\s[\"“‘])[^\w\s]*$|^\W*$")
@@ -113,9 +112,7 @@ class _Word:
         self.start, self.limit = match.span()
         self.word = match[0]
         before = text[max(0, self.start - 8) : self.start]
-        # After a word there is no need to look.
-        inside = before[-1:] == " " and before[-2:-1].isalnum()
-        self.initial = not inside and bool(_INITIAL.search(before))
+        self.initial = bool(_INITIAL.search(before))
         # Not "US" and "IT".
         self.is_function = (
             self.word.lower() in WORDS["function_words"]
@@ -206,10 +203,8 @@ def _add(text, group, names, taken):
         return
     before = text[max(0, start - 12) : start]
     if not first.initial and first.word not in WORDS["titles"]:
-        ordinal = _ORDINAL_BEFORE.search(before)
-        particles = _LEADING_PARTICLES.search(before)
-        if ordinal or particles:
-            start -= len(before) - (ordinal or particles).start()
+        part = _BEFORE_NAME.search(before)
+        start -= len(part[0]) if part else 0
     number = _NUMBER_AFTER.match(text, limit)
     # "Vostok 5"
     if number and not overlaps(taken, limit + 1, limit + 2):
