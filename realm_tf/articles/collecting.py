@@ -9,7 +9,6 @@ import sys
 import urllib.parse
 from collections.abc import Iterable
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from realm_tf.articles import documents
 from realm_tf.articles import pages
@@ -23,28 +22,12 @@ _OF_FILES = {each.name for each in documents.FORMATS} | {"csv"}
 _SEPARATORS = frozenset(";|")
 
 
-class Collected(NamedTuple):
-    """What `collect` found.
-
-    Args:
-        rows: dict. Id to a dict of `id`, `title`, `text`, `url`, `file` (its path)
-            and `fields` (name to list of str, see `fields_of`).
-        counts: Counter. `files`, `files_of_no_known_format`,
-            `files_without_text`, and pages that were dropped.
-        unread: set of str. As `file`: of folders, those that cannot be read.
-    """
-
-    rows: dict[str, dict]
-    counts: collections.Counter
-    unread: set[str]
-
-
 def collect(
     paths: Iterable[str],
     *,
     base_url: str | None = None,
     fields: tuple[str, ...] = (),
-) -> Collected:
+) -> tuple[dict[str, dict], collections.Counter, set[str]]:
     """All articles of some files and folders.
 
     Of a folder all files are read that have a known format, at any depth; those
@@ -64,13 +47,20 @@ def collect(
             HTML. The id, title, text and url of a row are none. Defaults to
             `()`.
 
+    Returns:
+        `(rows, counts, unread)`: dict of id to a dict of `id`, `title`, `text`,
+        `url`, `file` (its path) and `fields` (name to list of str, see
+        `fields_of`); Counter of `files`, `files_of_no_known_format`,
+        `files_without_text`, and pages that were dropped; set of str, as
+        `file`: of folders, those that cannot be read.
+
     Raises:
         InputError: if a path matches nothing, a file that was named has no
             known format, or two documents have one id.
     """
-    found = Collected({}, collections.Counter(), set())
+    counts, unread = collections.Counter(), set()
     rows, places = {}, {}
-    for page, row in _rows(_files(paths), base_url, fields, found):
+    for page, row in _rows(_files(paths), base_url, fields, counts, unread):
         other = rows.setdefault(page.article_id, row)
         if {**other, "file": row["file"]} != row:
             raise InputError(
@@ -79,12 +69,11 @@ def collect(
                 "each its own, or leave one of the files out."
             )
         places[page.article_id] = page.place
-    return found._replace(rows=dict(sorted(rows.items())))
+    return dict(sorted(rows.items())), counts, unread
 
 
-def _rows(files, base_url, fields, collected):
+def _rows(files, base_url, fields, counts, unread):
     """Yields each page that has text, and its row."""
-    counts = collected.counts
     source, texts = None, {}
     for root, path, is_named in files:
         found = []
@@ -94,7 +83,7 @@ def _rows(files, base_url, fields, collected):
             before = counts.total()
             for page, file in _read(path, root, format, base_url):
                 if page.dropped == documents.UNREADABLE:
-                    collected.unread.add(_below(path, root))
+                    unread.add(_below(path, root))
                 if row := _row(page, file, format, counts):
                     # The sections of a document share fields and warnings.
                     if page.fields is not source:
@@ -114,7 +103,7 @@ def _rows(files, base_url, fields, collected):
             print(f"warning: {reason} The file is left out.", file=sys.stderr)
             # An empty file has no documents that a sync could keep.
             if os.path.getsize(path):
-                collected.unread.add(_below(path, root))
+                unread.add(_below(path, root))
             continue
         if not found and counts.total() == before:
             print(f"warning: {path} has no text.", file=sys.stderr)

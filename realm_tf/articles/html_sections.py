@@ -184,18 +184,7 @@ def _cells(row):
 
 def text_of(tag) -> str:
     """The text of an element in one line, as a browser would break words."""
-    return " ".join("".join(_words(tag)).split())
-
-
-def _words(node):
-    for child in node.children:
-        if isinstance(child, bs4.NavigableString):
-            # Comments and the like are subclasses.
-            if type(child) is bs4.NavigableString:
-                yield str(child)
-        elif child.name in _BLOCKS:
-            yield " "
-            yield from _words(child)
-            yield " "
-        else:
-            yield from _words(child)
+    walk = _Walk()
+    walk.visit(tag)
+    walk.end_line()
+    return " ".join(line for each in walk.sections for line in each.lines)

@@ -139,8 +139,8 @@ def article_text(
 ) -> PlainText:
     """The running text of a page: one paragraph a line, single spaces.
 
-    Wiki markup is removed from dumps; left-over tags, links and entities from
-    what WikiExtractor wrote. In rows of the other formats only white space
+    Wiki markup is removed from dumps; left-over tags and entities from what
+    WikiExtractor wrote. In rows of the other formats only white space
     changes. A first line that repeats the title is dropped.
 
     Args:

@@ -23,7 +23,7 @@ from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import plain_paragraphs
 from realm_tf.articles.pages import read_lines
 from realm_tf.articles.pages import without_title
-from realm_tf.articles.wiki_markup import strip_residue
+from realm_tf.articles.wiki_markup import strip_tags
 from realm_tf.errors import InputError
 
 _WIKIEXTRACTOR_KEYS = {"id", "url", "title", "text"}
@@ -50,8 +50,8 @@ def _is_wikiextractor(head, text):
 
 
 def _wikiextractor_text(page):
-    """Text without the tags, links and entities that are left in it."""
-    text = plain_paragraphs(strip_residue(html.unescape(page.text)))
+    """Text without the tags and entities that are left in it."""
+    text = plain_paragraphs(strip_tags(html.unescape(page.text)))
     # WikiExtractor repeats the title of a page without text, too.
     return PlainText(without_title(page, text, alone=True))
 

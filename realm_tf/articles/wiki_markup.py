@@ -93,10 +93,6 @@ _TAG_RESIDUE = re.compile(
     rf"</?(?:{'|'.join(_NAMES['tags'])})\b[^<>]*/?>", re.IGNORECASE
 )
 _BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
-_SILENT_LINK_RESIDUE = re.compile(
-    r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
-)
-_LINK_RESIDUE = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _SEPARATORS = r"[\s,;:/–—-]|\bor\b|\band\b"
 _EMPTY_BRACKETS = re.compile(
     rf"\s?\((?:{_SEPARATORS}|pronounced|pronunciation)*\)"
@@ -362,11 +358,9 @@ def _take_links(paragraph):
     return plain, places[:-1:2], places[1::2]
 
 
-def strip_residue(text: str) -> str:
-    """Text without the tags and links that an extractor left in it."""
-    text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
-    text = _SILENT_LINK_RESIDUE.sub("", text)
-    return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
+def strip_tags(text: str) -> str:
+    """Text without the elements and tags that an extractor left in it."""
+    return _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
 
 
 def _tidy(paragraph: str) -> str:

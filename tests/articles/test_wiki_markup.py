@@ -203,15 +203,9 @@ def test_disambiguation(title, markup, expected):
     assert mediawiki.is_disambiguation(title, markup) is expected
 
 
-def test_strip_residue():
-    text = (
-        "A<ref>b</ref> c<br /> d <nowiki>e</nowiki>, 1 < 2 > 0 <x>."
-        "[[Category:Rivers]] [[Graz]] [[Linz|the city]] [[open"
-    )
-
-    assert wiki_markup.strip_residue(text) == (
-        "A c d e, 1 < 2 > 0 <x>. Graz the city open"
-    )
+def test_strip_tags():
+    text = "A<ref>b</ref> c<br /> d <nowiki>e</nowiki>, 1 < 2 > 0 <x>."
+    assert wiki_markup.strip_tags(text) == "A c d e, 1 < 2 > 0 <x>."
 
 
 TABLE = """{| class="wikitable"
