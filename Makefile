@@ -36,7 +36,6 @@ test-long: setup
 	    --ignore tests/beam_pipelines/test_chunk_killed.py \
 	    --ignore tests/export/test_other_backends.py \
 	    --ignore tests/models/test_realm_distributed.py \
-	    --ignore tests/operations/test_import_checkpoint_size.py \
 	    --ignore tests/operations/test_init.py \
 	    --ignore tests/operations/test_live_corpus_killed.py \
 	    --ignore tests/serving/test_killed.py \

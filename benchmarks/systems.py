@@ -25,6 +25,7 @@ from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
+from realm_tf.operations.operation import Operation
 
 SUITES = tomllib.loads(
     pathlib.Path(__file__).with_name("systems.toml").read_text()
@@ -41,6 +42,41 @@ _NAMES = tuple(
     for system in SUITES[suite]["systems"]
 )
 _START, _WARM_UP, _ICT, _DPR = "start", "warm_up", "ict", "dpr"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Combine(Operation):
+    """Makes a model of the towers of one and the reader of another.
+
+    An index of the first fits it.
+    """
+
+    makes = realm.Model
+
+    towers: realm.Model
+    """model that gives query and block tower, with their score scale"""
+    reader: realm.Model
+    """model that gives the reader and its masked-LM head"""
+    output: str
+    """the directory to make"""
+
+    def run(self) -> realm.Model:
+        from realm_tf.models import model_directory
+        from realm_tf.models.open_qa import OpenQa
+
+        first, second = map(model_directory.load, (self.towers, self.reader))
+        combined = OpenQa(
+            first.model.query_embedder,
+            first.model.block_embedder,
+            second.model.reader,
+            knowledge_augmented_encoder=second.model.knowledge_augmented_encoder,
+            score_scale=first.model.score_scale,
+        )
+        with self.write() as stage:
+            model_directory.write_files(
+                dataclasses.replace(first, model=combined), stage
+            )
+        return self.result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +276,7 @@ class Systems:
         if of_towers == of_reader or (of_reader == start and keeps_reader):
             return of_towers
         return self.steps.add(
-            realm.CombineModels,
+            Combine,
             f"combined-{self._label(of_towers)}+{self._label(of_reader)}",
             towers=of_towers,
             reader=of_reader,

@@ -110,9 +110,13 @@ def write(
     )
 
 
+class NoRoom(Exception):
+    """The tables of a graph are too small for a state."""
+
+
 def write_next(
     stage: Stage, before: SavedModel, model: Model, state, *, fields
-) -> bool:
+) -> None:
     """Writes an export of a state with the graph of another one.
 
     Args:
@@ -122,30 +126,25 @@ def write_next(
         state: `State`.
         fields: as of `write`.
 
-    Returns:
-        bool, whether it could: there is no room for more blocks than there was
-        room for, and an index of partitions is made for its blocks.
+    Raises:
+        NoRoom: if the state has more blocks than that graph has room for, or
+            the index is one of partitions, which are of certain blocks.
     """
     facts = card.read(before.path)
     if not facts.get("room"):
-        return False
-    room = Room(**facts["room"])
-    try:
-        part = _part(
-            state,
-            index=None,
-            tokenizer=Tokenizer.from_file(
-                model.vocabulary, lowercase=model.config["lowercase"]
-            ),
-            reads_titles=model.config["reader"].get("reads_titles", False),
-            is_hybrid=facts.get("lexical_weight") is not None,
-            fields=fields,
-            room=room,
-        )
-    except _NoRoom:
-        return False
-    if not _write_variables(stage, before, part):
-        return False
+        raise NoRoom
+    part = _part(
+        state,
+        index=None,
+        tokenizer=Tokenizer.from_file(
+            model.vocabulary, lowercase=model.config["lowercase"]
+        ),
+        reads_titles=model.config["reader"].get("reads_titles", False),
+        is_hybrid=facts.get("lexical_weight") is not None,
+        fields=fields,
+        room=Room(**facts["room"]),
+    )
+    _write_variables(stage, before, part)
     for name in ("saved_model.pb", "fingerprint.pb", "assets", "assets.extra"):
         source = before.file(name)
         if os.path.isdir(source):
@@ -166,11 +165,6 @@ def write_next(
             "example_questions": [],
         },
     )
-    return True
-
-
-class _NoRoom(Exception):
-    """There are more blocks than a graph has room for."""
 
 
 def _part(
@@ -178,7 +172,7 @@ def _part(
 ) -> CorpusPart:
     """The `CorpusPart` of a state; of this size, if a room is given."""
     if room and state.num_blocks > room.blocks:
-        raise _NoRoom
+        raise NoRoom
     records = state.records(capacity=room and room.blocks)
     size = len(records)
     title_ids = corpora.title_ids(records, tokenizer)
@@ -193,13 +187,13 @@ def _part(
     if is_hybrid:
         postings = corpora.postings(records, title_ids, tokenizer)
         if room and postings.nnz > room.postings:
-            raise _NoRoom
+            raise NoRoom
         lexical = corpora.lexical(postings, capacity=room and room.postings)
     if fields:
         values = state.fields()
         num_terms, num_entries = field_tables.count(fields, values)
         if room and (num_terms > room.terms or num_entries > room.entries):
-            raise _NoRoom
+            raise NoRoom
         field_table = field_tables.FieldTable(
             fields,
             values,
@@ -208,7 +202,7 @@ def _part(
             num_entries=room and room.entries,
         )
     if room and len(records.token_starts) > room.wordpieces:
-        raise _NoRoom
+        raise NoRoom
     return CorpusPart(
         records,
         index=index,
@@ -250,12 +244,8 @@ def _room(state, corpus, fields, *, with_postings):
     )
 
 
-def _write_variables(stage, before, part) -> bool:
-    """Writes the variables of `before`, those of the corpus replaced.
-
-    Returns:
-        bool, whether they are of the same shapes and types.
-    """
+def _write_variables(stage, before, part):
+    """Writes the variables of `before`, those of the corpus replaced."""
     reader = tf.train.load_checkpoint(before.file(runtime.VARIABLES))
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
@@ -265,7 +255,7 @@ def _write_variables(stage, before, part) -> bool:
     }
     of_corpus = {name for name in shapes if name.startswith(runtime.CORPUS)}
     if of_corpus != set(found):
-        return False
+        raise NoRoom
     tensors = {}
     for name in shapes:
         if name not in found:
@@ -273,7 +263,7 @@ def _write_variables(stage, before, part) -> bool:
             continue
         value = found[name]
         if value.shape.as_list() != shapes[name] or value.dtype != dtypes[name]:
-            return False
+            raise NoRoom
         tensors[name] = value
     os.makedirs(os.path.dirname(stage.path(runtime.VARIABLES)))
     tf.raw_ops.SaveV2(
@@ -282,7 +272,6 @@ def _write_variables(stage, before, part) -> bool:
         shape_and_slices=[""] * len(tensors),
         tensors=[tf.convert_to_tensor(value) for value in tensors.values()],
     )
-    return True
 
 
 def _named(part):

@@ -34,7 +34,6 @@ _PUBLIC = {
     "operations.probe": ("Probe",),
     "operations.prepare_questions": ("PrepareQuestions",),
     "operations.fine_tune": ("FineTune",),
-    "operations.combine_models": ("CombineModels",),
     "operations.evaluate": ("Evaluate",),
     "operations.retrieve": ("Retrieve",),
     "operations.compare": ("Compare",),

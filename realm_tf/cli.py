@@ -7,8 +7,6 @@ import importlib.util
 import os
 import select
 import sys
-import types
-import typing
 
 import realm_tf
 from realm_tf.errors import InputError
@@ -182,7 +180,10 @@ def parse(kind: type, arguments: list[str]):
             not fit the fields (status 2).
     """
     import tyro
+    from tyro.constructors import ConstructorRegistry
 
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_of_object)
     has_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))
     parsed = tyro.cli(
         # tyro turns a ValueError of a class, but not of a function, into a
@@ -191,22 +192,12 @@ def parse(kind: type, arguments: list[str]):
         prog=f"realm {kind.command}",
         args=arguments,
         return_unknown_args=has_more,
-        registry=_registry(),
+        registry=registry,
     )
     if not has_more:
         return parsed
     operation, rest = parsed
     return dataclasses.replace(operation, beam_options=tuple(rest))
-
-
-def _registry():
-    """tyro's rules, with those for artifacts, files and `X | None`."""
-    from tyro.constructors import ConstructorRegistry
-
-    registry = ConstructorRegistry()
-    registry.primitive_rule(_of_object)
-    registry.primitive_rule(functools.partial(_of_optional, registry))
-    return registry
 
 
 def _of_object(info):
@@ -225,30 +216,6 @@ def _of_object(info):
         instance_from_str=lambda words: kind(words[0]),
         is_instance=lambda value: isinstance(value, kind),
         str_from_instance=lambda value: [str(value)],
-    )
-
-
-def _of_optional(registry, info):
-    """`X | None` is shown as X: nobody types None."""
-    from tyro.constructors import PrimitiveConstructorSpec
-    from tyro.constructors import PrimitiveTypeInfo
-
-    kinds = set(typing.get_args(info.type)) - {types.NoneType}
-    if info.type_origin not in (typing.Union, types.UnionType) or (
-        len(kinds) != 1
-    ):
-        return None
-    spec = registry.get_primitive_spec(
-        PrimitiveTypeInfo.make(*kinds, info.markers)
-    )
-    if not isinstance(spec, PrimitiveConstructorSpec):
-        return None
-    return dataclasses.replace(
-        spec,
-        is_instance=lambda value: value is None or spec.is_instance(value),
-        str_from_instance=lambda value: (
-            ["not given"] if value is None else spec.str_from_instance(value)
-        ),
     )
 
 

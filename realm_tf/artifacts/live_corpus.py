@@ -2,17 +2,15 @@
 
     corpus.json             the current state: which documents of which segments,
                             and how states are made
-    segments/000001/        what was added or changed at once, and is never
-      documents.jsonl       changed itself: id, title, text, url, fields, file
-      contents.jsonl        without the texts: id, file, fields, digest
+    segments/000001/        documents that one change added, and never changed:
+      documents.jsonl       id, title, text, url, fields, file
       blocks, embeddings
-      block_ids.npy         what each block is called in answers
-      places.npy            the line of documents.jsonl that it is from
+      block_ids.npy         the id of each block in answers
     saved_model/2/          the export of a state, for a server
 
 A new state is made beside the current one, and becomes current when corpus.json
-is replaced: whoever reads that sees one state or the other. A block is called
-the same in all states, and no other is called so.
+is replaced: a reader sees one state or the other. A block keeps its id in all
+states, and no other block gets it.
 """
 
 import dataclasses
@@ -20,6 +18,7 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,25 +31,25 @@ from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
 _DOCUMENTS = "documents.jsonl"
-_CONTENTS = "contents.jsonl"
 _BLOCK_IDS = "block_ids.npy"
-_PLACES = "places.npy"
 _MANIFEST = "corpus.json"
 _SEGMENTS = "segments"
 _SAVED_MODEL = "saved_model"
 
 
 class Document(NamedTuple):
-    """What a change needs to know of a document; its text is on the disk.
+    """A document without its text.
 
     Args:
         id: str.
         file: str. As `collecting.collect` says.
         fields: dict of str to list of str.
-        digest: str. Of the row; without the file, unless its id begins with it.
+        digest: str. Of the row; with the file only if the id begins with it,
+            because other documents may move to another file.
     """
 
     id: str
@@ -61,18 +60,10 @@ class Document(NamedTuple):
     @classmethod
     def of(cls, row: dict) -> "Document":
         """The document of a row of `collecting.collect`."""
-        found = cls(row["id"], row["file"], row["fields"], "")
-        if not found.is_named_after_file:
-            row = {**row, "file": ""}
-        line = json.dumps(row, ensure_ascii=False, sort_keys=True)
-        # Texts may hold halves of surrogate pairs.
-        digest = hashlib.sha256(line.encode("utf-8", "surrogatepass"))
-        return found._replace(digest=digest.hexdigest())
-
-    @property
-    def is_named_after_file(self) -> bool:
-        """Whether it is a section of this file: others may be in any file."""
-        return bool(self.file) and self.id.startswith(f"{self.file}#")
+        is_section = row["file"] and row["id"].startswith(f"{row['file']}#")
+        content = {**row, "file": row["file"] if is_section else ""}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+        return cls(row["id"], row["file"], row["fields"], digest.hexdigest())
 
 
 class Segment:
@@ -103,49 +94,25 @@ class Segment:
 
     @functools.cached_property
     def documents(self) -> list[Document]:
-        """Its documents, in the order of their rows.
+        """Its documents, in the order of their rows."""
+        return list(map(Document.of, self.rows()))
 
-        Raises:
-            InputError: if the file of them is missing.
-        """
-        path = self._path(_CONTENTS)
-        try:
-            with Path(path).open("r") as file:
-                return [Document(*json.loads(line)) for line in file]
-        except FileNotFoundError as error:
-            raise InputError(
-                f"{path} is missing, or of an earlier version of realm: make the "
-                "corpus again with `realm corpus create`."
-            ) from error
-
-    def rows(self) -> list[dict]:
+    def rows(self) -> Iterator[dict]:
         """A row of each document, as of `collecting.collect`."""
         with Path(self.documents_path).open("r") as file:
-            return list(map(json.loads, file))
+            yield from map(json.loads, file)
 
     def is_of(self, rows: dict[str, dict]) -> bool:
         """Whether it is of these documents."""
-        is_there = os.path.exists(self._path(_CONTENTS))
-        return is_there and self.documents == list(
-            map(Document.of, rows.values())
+        return os.path.exists(self.documents_path) and (
+            self.documents == list(map(Document.of, rows.values()))
         )
 
     def write(self, rows: dict[str, dict]) -> None:
         """Writes the documents."""
-        self.documents = list(map(Document.of, rows.values()))
         os.makedirs(self.folder, exist_ok=True)
-        # That which says that both are there comes last.
-        for path, lines in (
-            (self.documents_path, rows.values()),
-            (self._path(_CONTENTS), self.documents),
-        ):
-            write_text(
-                path,
-                "".join(
-                    json.dumps(line, ensure_ascii=False) + "\n"
-                    for line in lines
-                ),
-            )
+        lines = (json.dumps(row, ensure_ascii=False) for row in rows.values())
+        write_text(self.documents_path, "".join(f"{line}\n" for line in lines))
 
     @property
     def is_finished(self) -> bool:
@@ -153,33 +120,26 @@ class Segment:
         return os.path.exists(self._path(_BLOCK_IDS))
 
     def finish(self, block_ids: np.ndarray) -> None:
-        """Says what the blocks are called; the last thing that is written.
+        """Gives the blocks their ids; the last thing that is written.
 
         Args:
             block_ids: int64 array `(num_blocks,)`.
         """
-        place_of = {each.id: n for n, each in enumerate(self.documents)}
-        names = self.blocks.table["article_id"].to_pylist()
-        places = [place_of[name] for name in names]
-        for name, array in (
-            (_PLACES, np.array(places, "int32")),
-            (_BLOCK_IDS, block_ids),
+        with (
+            writing(self._path(_BLOCK_IDS)) as temporary,
+            Path(temporary).open("wb") as file,
         ):
-            # Renamed when it is whole.
-            path = self._path(name)
-            with Path(f"{path}.partial").open("wb") as file:
-                np.save(file, array)
-            os.replace(f"{path}.partial", path)
+            np.save(file, block_ids)
 
     @property
     def block_ids(self) -> np.ndarray:
         """int64 array `(num_blocks,)`."""
         return array_files.load_array(self._path(_BLOCK_IDS))
 
-    @property
-    def places(self) -> np.ndarray:
-        """int32 array `(num_blocks,)`: the document of each block."""
-        return array_files.load_array(self._path(_PLACES))
+    @functools.cached_property
+    def owners(self) -> list[str]:
+        """The id of the document of each block."""
+        return self.blocks.table["article_id"].to_pylist()
 
 
 class State:
@@ -213,13 +173,10 @@ class State:
     @functools.cached_property
     def _rows(self) -> list[np.ndarray]:
         """Which blocks of each segment are there."""
-        found = []
-        for segment, removed in self.segments:
-            is_there = np.array(
-                [each.id not in removed for each in segment.documents], bool
-            )
-            found.append(np.flatnonzero(is_there[segment.places]))
-        return found
+        return [
+            np.flatnonzero([name not in removed for name in segment.owners])
+            for segment, removed in self.segments
+        ]
 
     @property
     def num_blocks(self) -> int:
@@ -255,12 +212,13 @@ class State:
 
     def fields(self) -> list[dict]:
         """Of each block, the fields of its document."""
+        fields = {name: e.fields for name, e in self.documents().items()}
         return [
-            segment.documents[place].fields
+            fields[segment.owners[row]]
             for (segment, _), rows in zip(
                 self.segments, self._rows, strict=True
             )
-            for place in segment.places[rows]
+            for row in rows
         ]
 
 

@@ -37,7 +37,6 @@ def from_source(
     source: str,
     *,
     vocab: str | None = None,
-    cased: bool = False,
     num_heads: int = 0,
     projection_dim: int = 0,
     cosine: bool = False,
@@ -51,8 +50,6 @@ def from_source(
         kind: str. See `open_source`.
         source: str. See `open_source`.
         vocab: str. Its vocab.txt. Defaults to the one beside it.
-        cased: bool. Whether that is a cased BERT's, which no file of `"tf1"` or
-            `"garden"` says. Defaults to `False`.
         num_heads: int. Of `"tf1"`; see `tf1.open_source`.
         projection_dim: int. Width of the embeddings. Defaults to `0`: what the
             source says, or 128.
@@ -85,8 +82,7 @@ def from_source(
         embedding = COSINE if cosine else with_projection
     return open_qa(
         opened.makers[BERT],
-        opened.tokenizer
-        or find_tokenizer([opened.directory], vocab, cased=cased),
+        opened.tokenizer or find_tokenizer([opened.directory], vocab),
         Card(
             f"BERT read with `realm init --from {kind}` from {source}.",
             sources=opened.checksums(),

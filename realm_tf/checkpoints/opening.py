@@ -55,15 +55,13 @@ def find(directories, *names) -> str | None:
     return None
 
 
-def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
+def find_tokenizer(directories, vocab: str | None = None):
     """The tokenizer of a checkpoint.
 
     Args:
         directories: list of str. Where its vocab.txt may be, or Hugging Face's
             tokenizer.json, and their tokenizer_config.json.
         vocab: str. Another vocab.txt. Defaults to `None`.
-        cased: bool. Whether it is a cased BERT's, whatever a
-            tokenizer_config.json says. Defaults to `False`.
 
     Returns:
         `Tokenizer`.
@@ -79,14 +77,14 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
             f"{', '.join(directories)} holds no vocab.txt: name that of its "
             "BERT with --vocab."
         )
-    lowercase = not cased
+    lowercase = None
     said = find(directories, "tokenizer_config.json")
     if said:
         try:
             config = json.loads(Path(said).read_text())
         except ValueError as error:
             raise InputError(f"{said} is not JSON ({error}).") from error
-        lowercase = lowercase and config.get("do_lower_case", True)
+        lowercase = config.get("do_lower_case", True)
         _check_accents(said, lowercase, config.get("strip_accents"))
     if os.path.basename(path) != TOKENIZER:
         return Tokenizer.from_file(path, lowercase=lowercase)
@@ -104,7 +102,9 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
         ) from error
     _check_accents(path, *settings)
     wordpieces = sorted(ids, key=ids.get)
-    return Tokenizer(wordpieces, lowercase=lowercase and settings[0])
+    return Tokenizer(
+        wordpieces, lowercase=settings[0] and lowercase is not False
+    )
 
 
 def _check_accents(path, lowercase, strip_accents):

@@ -64,8 +64,8 @@ def _make(num_heads, layout, mapping, tensors):
         num_heads = hidden_dim // _HEAD_DIM
     if not num_heads or hidden_dim % num_heads:
         raise InputError(
-            f"{tensors.source}: name the attention heads (import: --num-heads, "
-            "init: --set num_heads), which must divide the width, "
+            f"{tensors.source}: name the attention heads "
+            "(realm init --set num_heads), which must divide the width, "
             f"{hidden_dim}. Received: num_heads={num_heads}"
         )
     config = sizes | {"num_heads": num_heads}

@@ -200,8 +200,7 @@ class Recipe(Group):
         """This recipe with the values of `--set`; the last one counts.
 
         Args:
-            overrides: list of str, such as `"num_epochs=1"` or
-                `"optimizer.learning_rate=1e-4"`.
+            overrides: list of str, such as `"num_epochs=1"`.
 
         Raises:
             InputError: if a name is unknown, or a value is none that the
@@ -210,29 +209,15 @@ class Recipe(Group):
         places = _places(type(self))
         changes = {}
         for override in overrides:
-            key, equals, text = override.partition("=")
-            *given, name = key.split(".")
-            group, hint = places.get(name, (None, None))
-            if not equals or not hint or given not in ([], [group]):
+            name, equals, text = override.partition("=")
+            if not equals or name not in places:
                 raise InputError(
                     f"--set {override}: expected NAME=VALUE with a name of "
                     f"{', '.join(places)}."
                 )
+            _, hint = places[name]
             changes[name] = _parse(override, text, hint)
         return self.replace(**changes)
-
-    def overrides(self, base: "Recipe") -> list[str]:
-        """What `--set` needs to make this recipe of another one.
-
-        Args:
-            base: a recipe of the same kind.
-        """
-        before = base.flat()
-        return [
-            f"{name}={value}"
-            for name, value in self.flat().items()
-            if value != before[name]
-        ]
 
 
 def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
@@ -267,7 +252,11 @@ def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
         ValueError: if it is of another kind.
     """
     found = {
-        name: recipe.overrides(each)
+        name: tuple(
+            f"{key}={value}"
+            for key, value in recipe.flat().items()
+            if value != each.flat()[key]
+        )
         for name, each in recipes.items()
         if type(each) is type(recipe)
     }
@@ -277,7 +266,7 @@ def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
             f"`recipe` must be of {kinds}. Received: recipe={recipe}"
         )
     name = min(found, key=lambda each: len(found[each]))
-    return name, tuple(found[name])
+    return name, found[name]
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import json
+import os
 import re
 import sys
 from typing import Literal
@@ -11,6 +13,7 @@ from realm_tf.articles import readers
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
@@ -55,7 +58,8 @@ class Chunk(Operation):
     output: str
     """the directory to make"""
     vocab: str
-    """vocab.txt of the model, one wordpiece a line"""
+    """vocab.txt of the model, one wordpiece a line; its model, or capital letters
+    in it, say whether text is lower-cased"""
     max_block_length: int | None = None
     """longest block: wordpieces with its title, [CLS] and two [SEP] (if not given:
     288), or with --unit words its words (if not given: 100); with --unit rows, what
@@ -64,18 +68,13 @@ class Chunk(Operation):
     """wordpieces: whole sentences, as many as fit, as REALM; words: so many
     words, wherever sentences end, as DPR; rows: each article is one block as
     it is, for passages that are cut already"""
-    overlap: int = 0
-    """sentences (with --unit words: words) that a block repeats of the one
-    before, where they fit"""
     cut_sentences: bool = False
     """cut a sentence that is longer than a block, between words; without, models
-    read its beginning alone, as the paper's"""
+    read only its beginning, as the paper's"""
     format: Literal[readers.FORMATS] | None = None
     """format of all files (if not given: by content)"""
     num_shards: int | None = None
     """files to write (if not given: one per 10,000 blocks)"""
-    lowercase: bool = True
-    """lower-case and strip accents, as uncased BERT"""
     language: str = "en"
     """ISO 639 code, for the sentence boundaries"""
     base_url: str | None = None
@@ -85,8 +84,8 @@ class Chunk(Operation):
     """keep "List of ...", "Index of ...", "Outline of ..." and
     "... (disambiguation)\""""
     keep_tables: bool = False
-    """tell the rows of tables and infoboxes of MediaWiki dumps, each as a line with
-    the names of its columns; those of documents always are"""
+    """keep the rows of tables and infoboxes of MediaWiki dumps, each as a line with
+    the names of its columns; those of documents are always kept"""
     beam_options: BeamOptions = ()
 
     @functools.cached_property
@@ -94,43 +93,32 @@ class Chunk(Operation):
         """How articles are cut.
 
         Raises:
-            InputError: if the arguments do not agree.
+            InputError: if an argument is wrong.
         """
-        if self.unit == blocks.ROWS and self.overlap:
-            raise InputError(
-                f"--overlap {self.overlap}: rows are not cut, so none repeats "
-                "another. Leave it out."
-            )
         words = self.unit == blocks.WORDS
         # One word, or one wordpiece beside the special ones.
         self.check_least(
             1 if words else blocks.NUM_SPECIAL + 1, "max_block_length"
         )
-        self.check_least(0, "overlap")
-        usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
-        max_length = self.max_block_length or usual
-        if words and self.overlap >= max_length:
-            raise InputError(
-                f"--overlap {self.overlap}: expected less than {max_length} "
-                "words."
-            )
         if not _LANGUAGE.fullmatch(self.language):
             raise InputError(
                 f"--language {self.language!r} is not a code: expected one "
                 "such as en or de."
             )
+        usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
         return blocks.Packing(
             self.unit,
-            max_length,
-            self.overlap,
+            self.max_block_length or usual,
             self.language,
             self.cut_sentences,
         )
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """That of `vocab`."""
-        return Tokenizer.from_file(self.vocab, lowercase=self.lowercase)
+        """The tokenizer of `vocab`, of whose model config.json is beside it."""
+        config = Path(os.path.join(os.path.dirname(self.vocab), "config.json"))
+        said = json.loads(config.read_text()) if config.exists() else {}
+        return Tokenizer.from_file(self.vocab, lowercase=said.get("lowercase"))
 
     @functools.cached_property
     def inputs_found(self) -> list[sources.Source]:
@@ -139,16 +127,12 @@ class Chunk(Operation):
 
     def parameters(self) -> dict:
         found = self.inputs_found
-        # Whoever did not ask for it has what was made before there was it.
-        cut = {"cut_sentences": True} if self.cut_sentences else {}
         return {
-            **cut,
             "inputs": [each.path for each in found],
             "formats": sorted({each.format for each in found}),
             "unit": self.unit,
             "max_block_length": self.packing.max_length,
-            "overlap": self.overlap,
-            "lowercase": self.lowercase,
+            "cut_sentences": self.cut_sentences,
             "language": self.language,
             "base_url": self.base_url,
             "keep_all_titles": self.keep_all_titles,

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 
@@ -148,7 +149,6 @@ def _chunking(segment, settings):
         format="jsonl",
         keep_all_titles=True,
         vocab=model.vocabulary,
-        lowercase=model.config["lowercase"],
         max_block_length=settings["max_block_length"],
         # Lists and tables may have no end of a sentence.
         cut_sentences=True,
@@ -172,40 +172,29 @@ def _export(corpus, state, manifest, number):
     print(f"saved_model/{number}", flush=True)
     settings = manifest.settings
     model = Model(settings["model"])
+    parents = {"model": model.fingerprint}
     before = corpus.version(manifest.state)
-    parameters = {
-        "num_reader_blocks": NUM_READER_BLOCKS,
-        "quantize": "none",
-        "precision": settings["precision"],
-    }
-    if settings["calibration"]:
-        parameters["calibration"] = settings["calibration"]
-    if settings["retriever"] == "hybrid":
-        parameters["lexical_weight"] = lexical_weight_of(
-            settings["calibration"] and Calibration(**settings["calibration"])
-        )
     if before.is_complete:
         parameters = before.parameters
-    parents = {"model": model.fingerprint}
-
-    def stage():
-        return artifact.write(
-            corpus.version(number).path,
-            kind=SavedModel.kinds[0],
-            parameters=parameters,
-            parents=parents,
-        )
-
+    else:
+        parameters = _parameters(settings)
+    write = functools.partial(
+        artifact.write,
+        corpus.version(number).path,
+        kind=SavedModel.kinds[0],
+        parameters=parameters,
+        parents=parents,
+    )
     if before.is_complete:
-        with contextlib.suppress(_NoNextVersion), stage() as written:
-            if not live_version.write_next(
-                written, before, model, state, fields=settings["fields"]
-            ):
-                raise _NoNextVersion
+        with contextlib.suppress(live_version.NoRoom):
+            with write() as stage:
+                live_version.write_next(
+                    stage, before, model, state, fields=settings["fields"]
+                )
             return
-    with stage() as written:
+    with write() as stage:
         live_version.write(
-            written,
+            stage,
             model,
             state,
             kind=settings["kind"],
@@ -215,8 +204,21 @@ def _export(corpus, state, manifest, number):
         )
 
 
-class _NoNextVersion(Exception):
-    """The graph of the version before cannot be used again."""
+def _parameters(settings):
+    """Parameters of the first export."""
+    found = {
+        "num_reader_blocks": NUM_READER_BLOCKS,
+        "quantize": "none",
+        "precision": settings["precision"],
+    }
+    fitted = settings["calibration"]
+    if fitted:
+        found["calibration"] = fitted
+    if settings["retriever"] == "hybrid":
+        found["lexical_weight"] = lexical_weight_of(
+            fitted and Calibration(**fitted)
+        )
+    return found
 
 
 def compact(corpus, manifest):

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Literal
 
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
@@ -57,26 +56,15 @@ class FineTune(Training):
     def frozen_part(self) -> str:
         return "query_embedder" if self._is_dpr else "reader"
 
-    def parents(self) -> dict:
-        found = {"model": self.model.fingerprint}
-        for number, teacher in enumerate(self.teachers):
-            found[f"teacher {number}"] = teacher.fingerprint
-        if self._is_dpr:
-            found["blocks"] = self.blocks.fingerprint
-        else:
-            found["index"] = self.index.fingerprint
-        read = [each.data for each in self.questions]
-        found["questions"] = fingerprints.fingerprint(*read)
-        if self.ranking:
-            found["ranking"] = fingerprints.fingerprint(self.ranking.data)
-        if self.dev:
-            found["dev"] = fingerprints.fingerprint(self.dev.data)
-        return found
-
     def check(self) -> None:
         if self._is_dpr:
             names = ("index", "teachers", "ranking")
             self.refuse_given(names, "a recipe of dpr")
+        elif self.index is None:
+            raise InputError(
+                "--index is needed: make one with `realm embed` and `realm "
+                "index`."
+            )
         elif (self.settings.candidates.retriever == "file") != bool(
             self.ranking
         ):
@@ -84,12 +72,7 @@ class FineTune(Training):
                 "--set retriever=file reads what --ranking names: give both or "
                 "neither."
             )
-        if not self._is_dpr and self.index is None:
-            raise InputError(
-                "--index is needed: make one with `realm embed` and `realm "
-                "index`."
-            )
-        if self.teachers and not self.settings.train_reader:
+        elif self.teachers and not self.settings.train_reader:
             raise InputError(
                 "--teachers teach a reader, and with train_reader=false it "
                 "does not learn: leave one of them out."

@@ -78,15 +78,8 @@ class ImportCheckpoint(Operation):
     questions: fine-tuned checkpoints hold the latter alone"""
     vocab: str | None = None
     """vocab.txt (if not given: that of a source)"""
-    cased: bool = False
-    """the vocabulary is of a cased BERT (if not given: as the source's
-    tokenizer_config.json says, else uncased)"""
-    num_heads: int = 0
-    """tf1: attention heads; 0: one for 64 of the width"""
     license: str | None = None
     """for the model's card (if not given: what the source's README.md says)"""
-    seed: int = 0
-    """of a random head"""
     texts: str | None = None
     """with --blocks: block_records.npy, or blocks.tfr with titles.tfr beside
     it (if not given: that of a source)"""
@@ -104,10 +97,7 @@ class ImportCheckpoint(Operation):
             "from": f"import {self.kind}",
             "sources": [hubs.absolute(path) for path in self.source],
             "block_tower": self.block_tower and hubs.absolute(self.block_tower),
-            "seed": self.seed,
             "vocab": self.vocab and hubs.absolute(self.vocab),
-            "cased": self.cased,
-            "num_heads": self.num_heads,
             "license": self.license,
         }
 
@@ -128,12 +118,8 @@ class ImportCheckpoint(Operation):
             raise InputError(
                 "--embeddings needs --blocks: they are embeddings of blocks."
             )
-        opened = [
-            open_source(self.kind, path, self.num_heads) for path in self.source
-        ]
-        tower = self.block_tower and open_source(
-            self.kind, self.block_tower, self.num_heads
-        )
+        opened = [open_source(self.kind, path) for path in self.source]
+        tower = self.block_tower and open_source(self.kind, self.block_tower)
         model = self.result
         if model.is_complete:
             is_ours = model.parameters == self.parameters()
@@ -149,11 +135,6 @@ class ImportCheckpoint(Operation):
             lines += published.write_embeddings(
                 model, Blocks(self.blocks), Embeddings(self.embeddings), rows
             )
-        elif rows:
-            lines.append(
-                f"{rows.num_rows:,} embeddings of blocks were not asked for: "
-                "--blocks and --embeddings write them."
-            )
         return Imported(model, tuple(lines))
 
     def _write_model(self, opened, tower):
@@ -165,13 +146,12 @@ class ImportCheckpoint(Operation):
         from realm_tf.checkpoints import published
         from realm_tf.models import model_directory
 
-        keras.utils.set_random_seed(self.seed)
+        # Of a random head.
+        keras.utils.set_random_seed(0)
         model, lines = published.make_model(opened, tower)
         sources = [*opened, tower] if tower else opened
         directories = [each.directory for each in sources]
-        tokenizer = opening.find_tokenizer(
-            directories, self.vocab, cased=self.cased
-        )
+        tokenizer = opening.find_tokenizer(directories, self.vocab)
         for part in (model.query_embedder, model.block_embedder, model.reader):
             initial.check_vocabulary(part.encoder, tokenizer)
         said = opening.find_header(directories)
@@ -217,7 +197,6 @@ class ImportCheckpoint(Operation):
             vocab=model.vocabulary,
             unit="rows",
             format=format.name,
-            lowercase=model.config["lowercase"],
             keep_all_titles=True,
             max_block_length=self.max_block_length,
             beam_options=self.beam_options,

@@ -18,7 +18,7 @@ _TAKEN = {
     "random": {"set", "vocab"},
     "keras-hub": {"set", "source"},
 }
-_OF_BERTS = {"set", "source", "vocab", "cased"}
+_OF_BERTS = {"set", "source", "vocab"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,6 @@ class Init(Operation):
     vocab: str | None = None
     """vocab.txt: of a random model; of tf1 and garden, where the source has
     none beside it"""
-    cased: bool = False
-    """tf1, garden: the vocabulary is of a cased BERT"""
     reader_layers: int | None = None
     """give the reader only the lowest layers of the encoder, without a
     masked-LM head; of a random model, so many layers (if not given: all)"""
@@ -160,7 +158,6 @@ class Init(Operation):
             self.from_,
             self.source,
             vocab=self.vocab,
-            cased=self.cased,
             **changes,
             **options,
         )

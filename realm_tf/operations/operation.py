@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Annotated
 from typing import ClassVar
 from typing import Literal
+from typing import NamedTuple
 
 import tyro
 
@@ -51,23 +52,24 @@ class Operation:
     manner: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
-        kinds = self._artifact_fields()
-        for field in dataclasses.fields(self):
-            hint = _hints(type(self))[field.name]
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
-            # One of what there may be several of.
-            if isinstance(value, str | os.PathLike) and any(
-                typing.get_origin(part) is tuple for part in parts_of(hint)
-            ):
+            if field.is_many and isinstance(value, str | os.PathLike):
                 value = (value,)
-            kind = kinds.get(field.name)
-            convert = kind.of if kind else _without_path_type
+            convert = field.kind.of if field.kind else _without_path_type
             if isinstance(value, list | tuple):
                 value = tuple(map(convert, value))
             else:
                 value = convert(value)
             object.__setattr__(self, field.name, value)
-            self._check_choice(field.name)
+            for each in _items(value):
+                # `int | Literal["none"]` takes numbers, too.
+                is_word = field.choices and not isinstance(each, int)
+                if is_word and each not in (*field.choices, None):
+                    raise InputError(
+                        f"{field.flag} must be one of "
+                        f"{', '.join(field.choices)}. Received: {each!r}"
+                    )
 
     def run(self):
         """Does it; returns the object that was made, or what was found."""
@@ -89,24 +91,22 @@ class Operation:
     def inputs(self) -> dict[str, Artifact | File]:
         """Name to each directory and file of questions that is read."""
         found = {}
-        for name in self._artifact_fields():
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                found.update(
-                    {f"{name} {i}": each for i, each in enumerate(value)}
-                )
-            elif value is not None:
-                found[name] = value
+        for field in _fields(type(self)):
+            value = getattr(self, field.name)
+            if field.kind and isinstance(value, tuple):
+                for number, each in enumerate(value):
+                    found[f"{field.name} {number}"] = each
+            elif field.kind and value is not None:
+                found[field.name] = value
         return found
 
     def parameters(self) -> dict:
         """JSON values that decide the content of `output`."""
         left_out = {"output", "beam_options", *self.manner}
-        left_out |= set(self._artifact_fields())
         return {
             field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in left_out
+            for field in _fields(type(self))
+            if field.name not in left_out and not field.kind
         }
 
     def parents(self) -> dict:
@@ -124,12 +124,12 @@ class Operation:
     def reopened(self) -> "Operation":
         """The same operation, whose inputs are read again from the disk."""
         paths = {}
-        for name in self._artifact_fields():
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                paths[name] = tuple(map(str, value))
-            elif value is not None:
-                paths[name] = str(value)
+        for field in _fields(type(self)):
+            value = getattr(self, field.name)
+            if field.kind and isinstance(value, tuple):
+                paths[field.name] = tuple(map(str, value))
+            elif field.kind and value is not None:
+                paths[field.name] = str(value)
         return dataclasses.replace(self, **paths)
 
     def write(self, output: str | None = None, *, resumable: bool = False):
@@ -149,93 +149,51 @@ class Operation:
             least: int. The smallest value allowed.
             *names: str. Fields.
         """
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value < least:
-                flag = _flag(name, _hints(type(self))[name])
-                raise InputError(f"{flag} {value}: expected {least} or more.")
+        for field in _fields(type(self)):
+            value = getattr(self, field.name)
+            if field.name in names and value is not None and value < least:
+                raise InputError(
+                    f"{field.flag} {value}: expected {least} or more."
+                )
 
     def refuse_given(self, names: Iterable[str], what: str) -> None:
-        """Refuses options that would not be heeded.
+        """Refuses options that would have no effect.
 
         Args:
             names: iterable of str. Fields.
             what: str. The case that ignores them, in the user's words.
         """
-        for field in dataclasses.fields(self):
-            if field.name not in names:
-                continue
-            if getattr(self, field.name) != field.default:
-                flag = _flag(field.name, _hints(type(self))[field.name])
-                raise InputError(f"{flag} is not for {what}: leave it out.")
+        for field in _fields(type(self)):
+            is_given = getattr(self, field.name) != field.default
+            if field.name in names and is_given:
+                raise InputError(
+                    f"{field.flag} is not for {what}: leave it out."
+                )
 
     def command_line(self) -> str:
         """The same operation as a command of `realm`, quoted for a shell.
 
-        Without a command it is the Python call.
+        Without a command it is the Python value.
         """
         if self.command is None:
-            return self._python_call()
+            return repr(self)
         words = ["realm", self.command]
-        hints = _hints(type(self))
-        for field in dataclasses.fields(self):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             if value == field.default or field.name == "beam_options":
                 continue
-            hint = hints[field.name]
-            name = _flag(field.name, hint)
-            given = map(str, value if isinstance(value, tuple) else (value,))
+            given = list(map(str, _items(value)))
             if isinstance(value, bool):
-                words.append(name if value else f"--no-{name[2:]}")
-            elif _POSITIONAL in _extras(hint):
+                words.append(field.flag if value else f"--no-{field.flag[2:]}")
+            elif _POSITIONAL in field.marks:
                 words += given
-            elif hint == Repeated:
+            elif field.marks == Repeated.__metadata__:
                 for each in given:
-                    words += [name, each]
+                    words += [field.flag, each]
             else:
-                words += [name, *given]
+                words += [field.flag, *given]
         words += getattr(self, "beam_options", ())
         return shlex.join(words)
-
-    def _python_call(self):
-        arguments = [
-            f"{field.name}={_python(value)}"
-            for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default
-        ]
-        name = type(self).__name__
-        return f"realm_tf.{name}({', '.join(arguments)}).run()"
-
-    def _check_choice(self, name):
-        """Refuses a word that the field's type does not name."""
-        hint, value = _hints(type(self))[name], getattr(self, name)
-        choices = [
-            choice
-            for part in parts_of(hint)
-            if typing.get_origin(part) is Literal
-            for choice in typing.get_args(part)
-        ]
-        # `int | Literal["none"]` takes numbers, too.
-        others = tuple(each for each in parts_of(hint) if type(each) is type)
-        for each in value if isinstance(value, tuple) else [value]:
-            if each is None or isinstance(each, others):
-                continue
-            if choices and each not in choices:
-                raise InputError(
-                    f"{_flag(name, hint)} must be one of {', '.join(choices)}."
-                    f" Received: {each!r}"
-                )
-
-    @classmethod
-    @functools.cache
-    def _artifact_fields(cls):
-        """Name to class of the fields that hold objects."""
-        return {
-            field.name: part
-            for field in dataclasses.fields(cls)
-            for part in parts_of(_hints(cls)[field.name])
-            if isinstance(part, type) and issubclass(part, Artifact | File)
-        }
 
 
 def count_lines(counts: dict[str, int]) -> str:
@@ -244,9 +202,65 @@ def count_lines(counts: dict[str, int]) -> str:
     return "\n".join(f"{n:<{width}}  {v:>14,}" for n, v in counts.items())
 
 
+class _Field(NamedTuple):
+    """A field of an operation.
+
+    Args:
+        name: str.
+        default: its value if it is not given.
+        flag: str. The option of the command.
+        kind: class. Of the `Artifact` or `File` that it holds, or `None`.
+        choices: tuple of str. The words that it may be, or none.
+        is_many: bool. Whether it is a tuple.
+        marks: tuple. What its type is annotated with.
+    """
+
+    name: str
+    default: object
+    flag: str
+    kind: type | None
+    choices: tuple[str, ...]
+    is_many: bool
+    marks: tuple
+
+
 @functools.cache
-def _hints(cls):
-    return typing.get_type_hints(cls, include_extras=True)
+def _fields(cls):
+    """The `_Field` of each field of a class."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    found = []
+    for field in dataclasses.fields(cls):
+        parts = list(parts_of(hints[field.name]))
+        marks = getattr(hints[field.name], "__metadata__", ())
+        names = [getattr(mark, "name", None) for mark in marks]
+        flag = next(filter(None, names), field.name)
+        origins = [typing.get_origin(part) for part in parts]
+        kinds = [
+            part
+            for part in parts
+            if isinstance(part, type) and issubclass(part, Artifact | File)
+        ]
+        choices = [
+            typing.get_args(part)
+            for part, origin in zip(parts, origins, strict=True)
+            if origin is Literal
+        ]
+        found.append(
+            _Field(
+                field.name,
+                field.default,
+                f"--{flag.strip('_').replace('_', '-')}",
+                kinds[0] if kinds else None,
+                choices[0] if choices else (),
+                tuple in origins,
+                marks,
+            )
+        )
+    return found
+
+
+def _items(value):
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _without_path_type(value):
@@ -262,23 +276,4 @@ def parts_of(hint):
             yield from parts_of(each)
 
 
-def _extras(hint):
-    return hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
-
-
-def _flag(name, hint):
-    for extra in _extras(hint):
-        name = getattr(extra, "name", None) or name
-    return f"--{name.strip('_').replace('_', '-')}"
-
-
-_POSITIONAL = _extras(tyro.conf.Positional[str])[0]
-
-
-def _python(value):
-    """A field's value as Python source; objects are given by their paths."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_python, value))}]"
-    if isinstance(value, Artifact | File):
-        value = value.path
-    return repr(value)
+_POSITIONAL = tyro.conf.Positional[str].__metadata__[0]

@@ -80,8 +80,6 @@ class PrepareQuestions(Operation):
     """orqa: train.jsonl and dev.jsonl; none: questions.jsonl"""
     num_questions: int = 26_000
     """cloze: questions at most, drawn evenly over the passages"""
-    seed: int = 0
-    """cloze: of the draw"""
     language: str | None = None
     """code of their language, such as de, whose rules compare answers (if not
     given: the language of a line, or English)"""
@@ -99,13 +97,12 @@ class PrepareQuestions(Operation):
         return Questions(self.result.file(_FILE))
 
     def parameters(self) -> dict:
-        names = ["split", "language"]
-        if self.form == _CLOZE:
-            names += ["num_questions", "seed"]
         return {
             "from": self.form,
             "inputs": [os.path.basename(path) for path in self.paths],
-            **{name: getattr(self, name) for name in names},
+            "split": self.split,
+            "language": self.language,
+            "num_questions": self.num_questions,
         }
 
     def parents(self) -> dict:
@@ -120,17 +117,15 @@ class PrepareQuestions(Operation):
         Returns:
             `QuestionSet`. `counts`: `read` is the sum of `kept`,
             `duplicate_question` and the reasons to drop a question.
-            `metadata` has `answer_counts` of what was found in answers,
-            `files` with the statistics of each file and, with a split,
-            `in_train_and_dev`, questions of dev that train has, too, but for
-            case and white space.
+            `metadata` has `answer_counts` of what was found in answers and
+            `files` with the statistics of each file.
 
         Raises:
             InputError: if an argument is wrong, a file is not of the form
                 (file and line are named), or nothing is left to be written.
         """
         self.check_least(1, "num_questions")
-        needed, others = "input", {"corpus", "num_questions", "seed"}
+        needed, others = "input", {"corpus", "num_questions"}
         if self.form == _CLOZE:
             needed, others = "corpus", {"input"}
         self.refuse_given(others, f"--from {self.form}")
@@ -161,15 +156,14 @@ class PrepareQuestions(Operation):
     def _lines(self):
         """Yields the place and the content of each line."""
         progress = Progress("questions", "questions")
-        for place, line in self._clozes() if self.corpus else self._read():
+        found = (forms.read(path, self.form) for path in self.paths)
+        if self.corpus:
+            found = [self._clozes()]
+        for place, line in itertools.chain.from_iterable(found):
             if self.language:
                 line["language"] = self.language
             yield place, line
             progress.add(1)
-
-    def _read(self):
-        for path in self.paths:
-            yield from forms.read(path, self.form)
 
     def _clozes(self):
         from realm_tf.data import cloze
@@ -179,7 +173,6 @@ class PrepareQuestions(Operation):
             self.corpus.read(),
             make_retriever=Bm25,
             num_questions=self.num_questions,
-            seed=self.seed,
         )
         for number, line in enumerate(made, start=1):
             yield f"cloze question {number}", line
@@ -213,9 +206,4 @@ class PrepareQuestions(Operation):
             lines.append(f"  answers: {prepare.shown(found['answer_counts'])}")
         for name, counts in found["files"].items():
             lines.append(f"  {name}: {prepare.shown(counts)}")
-        if "in_train_and_dev" in found:
-            lines.append(
-                f"  {found['in_train_and_dev']:,} of dev are in train but for "
-                "case and white space"
-            )
         return "\n".join(lines)

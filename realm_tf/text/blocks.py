@@ -61,8 +61,6 @@ class Packing:
         max_length: int. Of a block, in `unit`: wordpieces count [CLS], title
             and both [SEP], words are those of the text alone. Of rows, what
             a model should read at most, in wordpieces.
-        overlap: int. How much of a block the next one repeats: sentences, or
-            words if these are the unit, nothing of rows. Defaults to `0`.
         language: str. For the sentence boundaries. Defaults to `"en"`.
         cut_sentences: bool. With the unit wordpieces, whether a sentence that
             alone exceeds the length is cut, between words and where it can be
@@ -71,7 +69,6 @@ class Packing:
 
     unit: str = WORDPIECES
     max_length: int = MAX_BLOCK_LENGTH
-    overlap: int = 0
     language: str = "en"
     cut_sentences: bool = False
 
@@ -84,8 +81,7 @@ def split_articles(
     Unit wordpieces: a sentence joins the block iff 3 + title + block +
     sentence is at most `max_length`. A sentence that exceeds it alone becomes a
     block, or is cut into several (`cut_sentences`). The last block is kept
-    however short. With an overlap, a block begins with the last sentences of
-    the one before, fewer where they do not fit beside the next sentence.
+    however short.
 
     Unit words: every `max_length` words, separated by white space, are a
     block, the last one may be shorter. (The released psgs_w100.tsv of DPR
@@ -196,7 +192,7 @@ class _Joined:
                 units += self._parts(start, end, budget)
             else:
                 units.append((start, end, size))
-        packed = _pack([size for _, _, size in units], budget, packing.overlap)
+        packed = _pack([size for _, _, size in units], budget)
         return [(units[i][0], units[j - 1][1]) for i, j in packed]
 
     def _words(self, start, end):
@@ -224,15 +220,12 @@ class _Joined:
 
     def _cut_words(self, start, end, packing):
         words = self._words(start, end)
-        step = packing.max_length - packing.overlap
-        # No block that only repeats the end of the one before.
-        last = max(1, len(words) - packing.overlap)
         return [
             (
                 words[place][0],
                 words[min(place + packing.max_length, len(words)) - 1][1],
             )
-            for place in range(0, last, step)
+            for place in range(0, len(words), packing.max_length)
         ]
 
     def blocks(self, number, cuts, pieces):
@@ -288,7 +281,7 @@ class _Joined:
         return [start for start, _ in found], [limit for _, limit in found]
 
 
-def _pack(sizes, budget, overlap):
+def _pack(sizes, budget):
     """Sentences to blocks as (first, limit), from the sizes of sentences."""
     found = []
     first = length = 0
@@ -296,12 +289,6 @@ def _pack(sizes, budget, overlap):
         if number and length + size > budget:
             found.append((first, number))
             first, length = number, size
-            # Never the whole block before: it had no room for this sentence.
-            while number - first < overlap and length + sizes[first - 1] <= (
-                budget
-            ):
-                first -= 1
-                length += sizes[first]
         else:
             length += size
     found.append((first, len(sizes)))

@@ -25,6 +25,8 @@ UNK = "[UNK]"
 CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
+# Those above, and such as [unused1].
+_SPECIAL = re.compile(r"\[.+\]$")
 
 # Longer words become one [UNK]
 # (google-research/bert, tokenization.py, max_input_chars_per_word is 200
@@ -136,9 +138,19 @@ class Tokenizer:
         self._words = _Words(self._tokenizer)
 
     @classmethod
-    def from_file(cls, path: str, *, lowercase: bool = True):
-        """A tokenizer from a `vocab.txt`."""
-        return cls(read_vocabulary(path), lowercase=lowercase)
+    def from_file(cls, path: str, *, lowercase: bool | None = None):
+        """A tokenizer from a `vocab.txt`.
+
+        Args:
+            path: str.
+            lowercase: bool. Defaults to `None`: unless a wordpiece has a
+                capital letter, which an uncased BERT could never read.
+        """
+        vocabulary = read_vocabulary(path)
+        if lowercase is None:
+            words = (each for each in vocabulary if not _SPECIAL.match(each))
+            lowercase = all(each == each.lower() for each in words)
+        return cls(vocabulary, lowercase=lowercase)
 
     @property
     def vocabulary_size(self) -> int:

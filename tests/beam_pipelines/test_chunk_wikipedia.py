@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -153,16 +154,10 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
         ({"max_block_length": 3}, "--max-block-length 3: expected 4 or more"),
         ({"num_shards": 0}, "--num-shards 0"),
         ({"unit": "bytes"}, "--unit must be one of"),
-        ({"overlap": -1}, "--overlap -1: expected 0 or more"),
         (
             {"unit": "words", "max_block_length": 0},
             "--max-block-length 0: expected 1 or more",
         ),
-        (
-            {"unit": "words", "overlap": 100},
-            "--overlap 100: expected less than 100 words",
-        ),
-        ({"unit": "rows", "overlap": 1}, "rows are not cut"),
         ({"language": "English"}, "--language 'English'"),
         ({"format": "docx"}, "--format must be one of"),
         ({"input": "none-*.xml"}, "matches no file"),
@@ -247,21 +242,16 @@ def test_unknown_formats_are_refused_at_once(tmp_path, vocab):
     assert done.stdout == "imported: []\n"
 
 
-def test_overlap(tmp_path, vocab):
-    text = "Aa bb. Cc dd. Ee kk. Gg hh."
-    path = write_jsonl(
-        tmp_path / "rows.jsonl", [{"id": "1", "title": "T", "text": text}]
-    )
-    output = str(tmp_path / "out")
-    # Title and special ones 4, a sentence 5.
-    metadata = chunk(path, output, vocab, max_block_length=14, overlap=1)
+def test_the_model_of_the_vocabulary_says_whether_it_is_cased(tmp_path, vocab):
+    def lowercase(path):
+        return Chunk(input="x", output="y", vocab=path).tokenizer.lowercase
 
-    assert [block.text for block in Blocks(output).read()] == [
-        "Aa bb. Cc dd.",
-        "Cc dd. Ee kk.",
-        "Ee kk. Gg hh.",
-    ]
-    assert metadata["counts"]["sentences"] == 6
+    assert lowercase(vocab)
+    config = tmp_path / "config.json"
+    # Hugging Face's says it elsewhere.
+    for content, expected in (({"lowercase": False}, False), ({}, True)):
+        config.write_text(json.dumps(content))
+        assert lowercase(vocab) == expected
 
 
 def test_unit_words(tmp_path, vocab):

@@ -280,10 +280,7 @@ def test_a_checkpoint_of_the_model_garden(tmp_path):
         ("--from tf1 --source {tmp}", "no part of a REALM or BERT"),
         ("--from tf1 --source {tmp}/none", "none.index is missing"),
         ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),
-        (
-            "--from keras-hub --source x --cased",
-            "--cased is not for --from keras-hub",
-        ),
+        ("--from keras-hub --source x --vocab v", "--vocab is not for"),
         ("--from hf --source {golden} --vocab {tmp}/v.txt", "not belong"),
         ("--from minilm --set cosine=true", "--set is not for --from minilm"),
         ("--from random --vocab v --source x", "--source is not for"),

@@ -125,7 +125,7 @@ def test_what_cannot_be_plotted(blocks_dir, tmp_path):
     plot = tmp_path / "runs.png"
     with pytest.raises(InputError, match="holds no log.jsonl"):
         _run(blocks_dir, "--plot", plot)
-    with pytest.raises(InputError, match="neither --block nor --html"):
+    with pytest.raises(InputError, match="--block is not for --plot"):
         _run(blocks_dir, "--plot", plot, "--block", 1)
     with pytest.raises(InputError, match="one directory .* Received: none"):
         _run()

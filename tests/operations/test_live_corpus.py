@@ -102,19 +102,16 @@ def _contents(corpus):
     title, text, url), and the embeddings."""
     state = LiveCorpus(corpus).state()
     records = state.records()
-    blocks = [
-        (document.id, place, document.fields)
+    names = [
+        name
         for segment, removed in state.segments
-        for place in np.asarray(segment.places)
-        if (document := segment.documents[place]).id not in removed
+        for name in segment.owners
+        if name not in removed
     ]
-    blocks = [
-        (name, number, records.titles[n], records.texts[n], records.urls[n])
-        for n, (name, number, _) in enumerate(blocks)
-    ]
+    columns = (names, records.titles, records.texts, records.urls)
+    blocks = list(zip(*columns, strict=True))
     order = sorted(range(len(blocks)), key=lambda n: (blocks[n][0], n))
-    rows = state.embeddings()[order]
-    return [(blocks[n][0], *blocks[n][2:]) for n in order], rows
+    return [blocks[n] for n in order], state.embeddings()[order]
 
 
 def _outputs(corpus, questions, filter=None):
@@ -404,10 +401,6 @@ def test_documents_come_and_go(tmp_path, copied, capsys):
     assert told[0].startswith("state 4: 3 documents, 3 blocks (0 of them")
     assert told[3].startswith("3 blocks on the disk, in 1 segments")
     assert told[-3:] == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
-    for path in corpus.glob("segments/*/contents.jsonl"):
-        path.unlink()
-    with pytest.raises(InputError, match="contents.jsonl is missing"):
-        sync.run()
 
 
 def _assert_apart_in_one_graph(corpus, old, new):

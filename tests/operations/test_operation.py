@@ -103,20 +103,14 @@ def test_the_command_line_gives_the_same_operation():
     assert dataclasses.replace(parsed, model=made.model) == made
 
 
-def test_an_operation_without_a_command_is_shown_as_a_python_call():
+def test_an_operation_without_a_command_is_shown_as_a_value():
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Mix(Operation):
         makes = Embeddings
 
-        model: Model
         output: str
-        questions: tuple[Questions, ...] = ()
-        speed: float = 1.0
 
-    made = Mix(model="a model", output="o", questions=["q", "r"])
-    assert made.command_line() == (
-        "realm_tf.Mix(model='a model', output='o', questions=['q', 'r']).run()"
-    )
+    assert Mix(output="o").command_line().endswith("Mix(output='o')")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
-"""The embedded corpus, its questions and facts belong together."""
+"""The embedded corpus and its questions belong together."""
 
 import collections
-import json
 import pathlib
 import re
 import unicodedata
@@ -21,9 +20,6 @@ from realm_tf.operations.chunk import Chunk
 from realm_tf.text import answers
 from realm_tf.text import sentences
 
-# Facts that occur in two articles in different words, one JSON a line.
-_FACTS = pathlib.Path(quickstart.__file__).with_name("shared_facts.jsonl")
-FACTS = [json.loads(line) for line in _FACTS.read_text().splitlines()]
 # Question words say what is asked for, not what about.
 NO_CONTENT = {
     *STOPWORDS_EN,
@@ -122,7 +118,6 @@ def test_the_readme_tells_what_the_data_hold(pages, articles, questions):
         *kinds.items(),
         ("words of the articles", f"{num_words:,}"),
         ("questions", *counts, sum(counts)),
-        ("facts in two articles", len(FACTS)),
     ):
         assert f"| {' | '.join(map(str, row))} |\n" in readme
     assert all(300 <= len(text.split()) <= 900 for text in articles.values())
@@ -196,23 +191,6 @@ def test_links_resolve(pages, texts):
                 f"{page.title} links to {target}, the page is called "
                 f"{plain_titles[plain(target)]}."
             )
-
-
-def test_shared_facts_occur_in_two_articles_in_different_words(texts):
-    seen = set()
-    for fact in FACTS:
-        one, other = fact["evidence"]
-        assert one["title"] != other["title"], fact
-        for evidence in (one, other):
-            sentence = _plain(evidence["sentence"])
-            assert sentence in texts[evidence["title"]], sentence
-            assert evidence["answer"] in evidence["sentence"], fact
-        # Different words: most of the content words of each are its own.
-        for a, b in ((one, other), (other, one)):
-            assert _overlap(a["sentence"], b["sentence"]) <= 0.75, fact
-        key = frozenset((one["sentence"], other["sentence"]))
-        assert key not in seen, fact
-        seen.add(key)
 
 
 def test_the_split_follows_from_the_titles_and_questions(questions):

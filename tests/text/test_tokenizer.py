@@ -74,6 +74,19 @@ def test_offsets_slice_the_text(text, expected):
     assert _slices(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("pieces", "lowercase"),
+    [(["city", "[Unused1]", "[U]"], True), (["city", "##C"], False)],
+)
+def test_a_capital_letter_says_that_a_vocabulary_is_cased(
+    tmp_path, pieces, lowercase
+):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL, *pieces]))
+    found = tokenizer_lib.Tokenizer.from_file(str(path))
+    assert found.lowercase == lowercase
+
+
 def test_cased_keeps_capitals_and_accents():
     assert _slices("Cafe café", lowercase=False) == [
         ("Caf", "Caf"),

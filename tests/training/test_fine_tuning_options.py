@@ -277,7 +277,7 @@ def test_another_models_reader_teaches(open_qa_world, tmp_path):
     # Before it has moved, dropout alone sets it apart.
     assert rows[0]["teacher_loss"] > 0
     parents = job.result.metadata["parents"]
-    assert parents["teacher 0"] == parents["teacher 1"] == parents["model"]
+    assert parents["teachers 0"] == parents["teachers 1"] == parents["model"]
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,11 @@ def report(
 
     Returns:
         dict: `files`, for each `questions`, `answers` of all, `patterns`,
-        `with_evidence` and perhaps `answer_in_blocks`. If there is a
-        dev.jsonl, `in_train_and_dev`: its questions that train.jsonl has, too,
-        if case and white space are ignored.
+        `with_evidence` and perhaps `answer_in_blocks`.
     """
-    found = {"files": {}}
-    texts = {}
+    found = {}
     for name, part in parts.items():
-        found["files"][name] = counts = {
+        found[name] = counts = {
             "questions": len(part),
             "answers": sum(len(each.answers) for each in part),
             "patterns": sum(each.answer_type == "regex" for each in part),
@@ -143,11 +140,7 @@ def report(
         }
         if answered is not None:
             counts["answer_in_blocks"] = sum(each in answered for each in part)
-        texts[name] = [" ".join(e.question.casefold().split()) for e in part]
-    if "dev.jsonl" in texts:
-        train = set(texts["train.jsonl"])
-        found["in_train_and_dev"] = sum(t in train for t in texts["dev.jsonl"])
-    return found
+    return {"files": found}
 
 
 def lines(questions: Iterable[dict]) -> str:
