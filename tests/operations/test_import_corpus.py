@@ -95,6 +95,9 @@ def test_two_commands_from_the_hub(open_qa, hub, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "reader: from hf://google/openqa" in printed
     assert "block tower: from hf://google/embedder" in printed
+    # The embeddings are another tower's.
+    assert "warning: 8 blocks embedded with the block tower differ" in printed
+    assert not model_directory.load(paths["model"]).model.share_embedders
     assert "block_records.npy" in hub.files_sent()
     index = ["--embeddings", paths["embeddings"], "--kind", "brute_force"]
     assert cli.main(["index", *index, "--output", str(tmp_path / "index")]) == 0
@@ -138,25 +141,6 @@ def test_a_row_that_is_no_number_is_refused(tmp_path):
     np.testing.assert_array_equal(embeddings.read(1, 4), rows[1:4])
     with pytest.raises(InputError, match="row 4 of e holds NaN"):
         embeddings.read(2, 6)
-
-
-@pytest.mark.slow
-def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
-    """As those of a fine-tuned checkpoint, whose tower is the questions'."""
-    paths = [str(tmp_path / name) for name in ("model", "blocks", "rows")]
-    status = cli.main(
-        [
-            *("import", "hf", "--source", str(GOLDEN / "openqa")),
-            *("--block-tower", str(GOLDEN / "embedder")),
-            *("--output", paths[0], "--blocks", paths[1]),
-            *("--embeddings", paths[2]),
-        ]
-    )
-    assert status == 0
-    printed = capsys.readouterr().out
-    assert "warning: 8 blocks embedded with the block tower differ" in printed
-    model = model_directory.load(paths[0]).model
-    assert not model.share_embedders
 
 
 def test_texts_that_do_not_belong_to_the_embeddings(tmp_path):

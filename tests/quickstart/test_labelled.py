@@ -1,36 +1,8 @@
-"""The hand-labelled sets and their readers."""
+"""The hand-labelled sets."""
 
 import labelled
 
 from realm_tf import quickstart
-
-
-def test_passages(tmp_path):
-    path = tmp_path / "passages.txt"
-    path.write_text("It rained. \nWe left.\n\n\nWho won?\n", encoding="utf-8")
-
-    assert labelled.read_passages(path) == [
-        ["It rained.", "We left."],
-        ["Who won?"],
-    ]
-
-
-def test_marked(tmp_path):
-    path = tmp_path / "marked.txt"
-    path.write_text(
-        "In [1869|DATE] [Ferdinand de Lesseps|PER]'s canal opened.\n"
-        "\nNothing here.\n",
-        encoding="utf-8",
-    )
-
-    (sentence, spans), nothing = labelled.read_marked(path)
-
-    assert sentence == "In 1869 Ferdinand de Lesseps's canal opened."
-    assert [(sentence[a:b], label) for a, b, label in spans] == [
-        ("1869", "DATE"),
-        ("Ferdinand de Lesseps", "PER"),
-    ]
-    assert nothing == ("Nothing here.", [])
 
 
 def test_the_embedded_sets_are_large_enough():
