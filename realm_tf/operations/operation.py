@@ -234,26 +234,25 @@ def _fields(cls):
         marks = getattr(hints[field.name], "__metadata__", ())
         names = [getattr(mark, "name", None) for mark in marks]
         flag = next(filter(None, names), field.name)
-        origins = [typing.get_origin(part) for part in parts]
         kinds = [
             part
             for part in parts
             if isinstance(part, type) and issubclass(part, Artifact | File)
         ]
-        choices = [
+        words = [
             typing.get_args(part)
-            for part, origin in zip(parts, origins, strict=True)
-            if origin is Literal
+            for part in parts
+            if typing.get_origin(part) is Literal
         ]
         found.append(
             _Field(
                 field.name,
                 field.default,
-                f"--{flag.strip('_').replace('_', '-')}",
-                kinds[0] if kinds else None,
-                choices[0] if choices else (),
-                tuple in origins,
-                marks,
+                flag=f"--{flag.strip('_').replace('_', '-')}",
+                kind=next(iter(kinds), None),
+                choices=next(iter(words), ()),
+                is_many=any(typing.get_origin(part) is tuple for part in parts),
+                marks=marks,
             )
         )
     return found
