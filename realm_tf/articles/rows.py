@@ -109,40 +109,6 @@ def _to_page(row, number: int, place: str) -> Page:
     return page
 
 
-def _read_dpr(file, path, _):
-    # The default, 128 KiB, is shorter than a long article.
-    csv.field_size_limit(1 << 30)
-    number = 0
-    for line_number, line in read_lines(file, path):
-        row = _split_columns(line)
-        if line_number == 1:
-            if row[:3] != _DPR_HEADER:
-                raise InputError(
-                    f"{path}:1: expected the header id, text, title "
-                    f"(tab-separated), found {line[:60]!r}."
-                )
-            continue
-        if not line.strip():
-            continue
-        number += 1
-        page = Page(number, f"{path}:{line_number}")
-        if len(row) < 3:
-            page.dropped = "bad_record_columns"
-        elif not row[0]:
-            page.dropped = "bad_record_no_id"
-        else:
-            page.article_id, page.text, page.title = row[:3]
-        yield page
-
-
-def _split_columns(line):
-    # Line by line, so that a stray quote spoils one row only.
-    try:
-        return next(csv.reader([line], delimiter="\t"), [])
-    except csv.Error:
-        return []
-
-
 def _is_dpr(head, text):
     return text.split("\n", 1)[0].rstrip("\r").split("\t")[:3] == _DPR_HEADER
 
@@ -151,6 +117,7 @@ def _read_csv(file, path, base_url):
     try:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         delimiter = _delimiter(text)
+        # The default, 128 KiB, is shorter than a long article.
         csv.field_size_limit(1 << 30)
         lines = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
         headers = [cell.strip() for cell in next(lines, [])]
@@ -178,6 +145,8 @@ def _csv_pages(lines, headers, path, base_url):
     are_articles = set(_REQUIRED) <= set(headers)
     seen = collections.Counter()
     for number, cells in enumerate(lines, start=1):
+        if not cells:
+            continue
         place = f"{path}:row {number}"
         if are_articles:
             row = dict(zip(headers, cells, strict=False))
@@ -186,11 +155,9 @@ def _csv_pages(lines, headers, path, base_url):
                 page.dropped = "bad_record_columns"
             yield page
             continue
-        if not cells:
-            continue
         cells = [" ".join(cell.split()) for cell in cells]
         found = table_rows.table_lines(headers, [cells])
-        first = cells[0] if cells else ""
+        first = cells[0]
         # The id stays when rows come and go around it.
         seen[first] += 1
         again = f"~{seen[first]}" if seen[first] > 1 else ""
@@ -248,7 +215,8 @@ FORMATS = (
     # Before all other JSONL.
     Format("wikiextractor", _is_wikiextractor, _read_json, _wikiextractor_text),
     Format("jsonl", lambda head, text: bool(_OBJECT.match(text)), _read_json),
-    Format("dpr", _is_dpr, _read_dpr),
+    # Rows of CSV with an id, in a file of any name.
+    Format("dpr", _is_dpr, _read_csv),
     Format(
         "parquet", lambda head, text: head.startswith(b"PAR1"), _read_parquet
     ),

@@ -162,11 +162,10 @@ def test_wikiextractor_is_recognised_among_other_json(tmp_path):
 def test_dpr(tmp_path):
     long = "word " * 40_000
     path = write(
-        tmp_path / "psgs.tsv",
+        tmp_path / "psgs",
         "id\ttext\ttitle\n"
         '1\t"He said ""no""."\tAaron\n'
-        '2\t"An open quote\tA\n'
-        "3\tOne's own\tA\n"
+        "2\tNo title\n"
         "\tno id\tA\n"
         f"5\t{long}\tA\n",
     )
@@ -175,8 +174,7 @@ def test_dpr(tmp_path):
     assert readers.detect_format(path) == "dpr"
     assert [page.dropped for page in found] == [
         "",
-        "bad_record_columns",
-        "",
+        "bad_record_no_title",
         "bad_record_no_id",
         "",
     ]
@@ -185,8 +183,8 @@ def test_dpr(tmp_path):
         'He said "no".',
         "Aaron",
     )
-    assert found[2].place == f"{path}:4"
-    assert found[4].text == long
+    assert found[2].place == f"{path}:row 3"
+    assert found[3].text == long
 
 
 @pytest.mark.parametrize(
@@ -206,7 +204,6 @@ def test_dpr(tmp_path):
         ('<?xml version="1.0"?>\n<rss version="2">', None, "<rss"),
         ("Zürich liegt".encode("latin-1"), None, r"Z\xfcrich"),
         ("", None, "is empty"),
-        ("hello\n", "dpr", ":1: expected the header"),
         ("hello\n", "mediawiki", ":1: broken XML"),
         ("<html></html>", "mediawiki", "root <html>"),
         (XML[: XML.index("<title>Moved")], None, "broken XML at column"),
