@@ -41,14 +41,15 @@ def test_realms_encoder_by_transformers():
         source.makers["encoder"](), hugging_face.NAMES.mapping(layout, 2)
     )
     with np.load(GOLDEN.parent / "hf_realm_encoder.npz") as golden:
-        names = {
-            k: k.removeprefix("weights/") for k in golden if "weights" in k
+        arrays = {
+            name.removeprefix("weights/"): golden[name]
+            for name in golden
+            if name.startswith("weights/")
         }
-        assert set(names.values()) == set(found)
-        for key, name in names.items():
-            # Positions are cut.
-            rows = found[name][: len(golden[key])]
-            np.testing.assert_array_equal(rows, golden[key])
+    assert set(arrays) == set(found)
+    for name, expected in arrays.items():
+        # Positions are cut.
+        np.testing.assert_array_equal(found[name][: len(expected)], expected)
 
 
 @pytest.mark.parametrize("part", ["bert", "encoder"])
