@@ -1,20 +1,18 @@
-"""Rates of chunking, beside peers in the same run. One thread or process each.
+"""Rates of chunking, beside peers in the same run, in one thread.
 
     python benchmarks/chunking.py --data-dir DIR --vocab FILE
 
-`markup`: reading DIR/wiki.xml.bz2 and making plain text with places of links
-of it; peer is mwparserfromhell's own parse and strip_code over the markup of
-the same articles.
+`markup`: from DIR/wiki.xml.bz2 to plain text with the places of links; the peer is
+parse and strip_code of mwparserfromhell over the markup of the same articles.
 `plain_text`: sentences, wordpieces, blocks and their records of the texts of
-DIR/corpus.jsonl.gz; peer is encode_batch_fast of the bare `tokenizers` library
-with the same vocabulary over the same texts, which makes wordpieces only. The
-best of three rounds each, in turn; ours begins each round without known words, and
-then reads the same texts once more, as where a corpus is large and new words few.
+DIR/corpus.jsonl.gz; the peer is encode_batch_fast of `tokenizers`, which only
+tokenizes. The best of three rounds each, in turns. Each round of ours begins
+without known words, then reads the same texts again, as in a large corpus with few
+new words.
 
 Ratios are ours to the peer's, in bytes a second.
 """
 
-import functools
 import json
 import os
 import timeit
@@ -25,9 +23,6 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import mwparserfromhell
 import tokenizers
 import tyro
-from tokenizers import models
-from tokenizers import normalizers
-from tokenizers import pre_tokenizers
 
 from realm_tf.articles import readers
 from realm_tf.beam_pipelines import parts
@@ -41,32 +36,29 @@ _ROUNDS = 3
 def main(*, data_dir: str, vocab: str):
     """Measures both; `vocab` is the model's vocab.txt."""
     return {
-        "cpus": os.cpu_count(),
-        "markup": markup_rates(f"{data_dir}/wiki.xml.bz2"),
-        "plain_text": plain_text_rates(f"{data_dir}/corpus.jsonl.gz", vocab),
+        "markup": _markup_rates(f"{data_dir}/wiki.xml.bz2"),
+        "plain_text": _plain_text_rates(f"{data_dir}/corpus.jsonl.gz", vocab),
     }
 
 
-def markup_rates(dump):
-    """Rates of reading a dump and of its markup alone."""
+def _seconds(work, *arguments):
+    return timeit.timeit(lambda: work(*arguments), number=1)
+
+
+def _markup_rates(dump):
     ours, clean, theirs = [], [], []
-    seconds = functools.partial(timeit.timeit, number=1)
     for _ in range(_ROUNDS):
-        found = []
-        ours.append(seconds(lambda found=found: found.extend(_texts(dump))))
+        ours.append(_seconds(lambda: _texts(_kept(dump))))
         kept = _kept(dump)
-        clean.append(seconds(lambda kept=kept: list(map(_text, kept))))
-        theirs.append(seconds(lambda kept=kept: list(map(_bare, kept))))
+        clean.append(_seconds(_texts, kept))
+        theirs.append(_seconds(_stripped, kept))
     num_pages = sum(1 for _ in readers.read_pages(dump))
-    markup_bytes = sum(len(page.text.encode()) for page in kept)
+    num_bytes = sum(len(page.text.encode()) for page in kept)
     return {
-        "articles": len(kept),
-        "pages_per_second": round(num_pages / min(ours), 1),
-        "articles_per_second": round(len(kept) / min(ours), 1),
-        "markup_megabytes_per_second": round(
-            markup_bytes / min(clean) / 1e6, 3
-        ),
-        "ratio_to_peer": round(min(theirs) / min(clean), 3),
+        "pages_per_second": num_pages / min(ours),
+        "articles_per_second": len(kept) / min(ours),
+        "markup_megabytes_per_second": num_bytes / min(clean) / 1e6,
+        "ratio_to_peer": min(theirs) / min(clean),
     }
 
 
@@ -78,93 +70,60 @@ def _kept(dump):
     ]
 
 
-def _texts(dump):
-    return map(_text, _kept(dump))
+def _texts(pages):
+    return [readers.article_text(p, format=readers.MEDIAWIKI) for p in pages]
 
 
-def _text(page):
-    return readers.article_text(page, format=readers.MEDIAWIKI)
+def _stripped(pages):
+    return [mwparserfromhell.parse(page.text).strip_code() for page in pages]
 
 
-def _bare(page):
-    return mwparserfromhell.parse(page.text).strip_code()
-
-
-def plain_text_rates(passages, vocab):
-    """Rates of blocks of plain text, and of the tokenizer alone."""
+def _plain_text_rates(passages, vocab):
     kept = [
         (page, readers.article_text(page, format="jsonl"))
         for page in readers.read_pages(passages, format="jsonl")
     ]
     texts = [article.text for _, article in kept]
-    batches = list(_batches(kept))
     vocabulary = tokenizer_lib.read_vocabulary(vocab)
     ours, again, theirs = [], [], []
-    seconds = functools.partial(timeit.timeit, number=1)
     for _ in range(_ROUNDS):
         tokenizer = tokenizer_lib.Tokenizer(vocabulary)
-        bare = _bare_tokenizer(vocabulary)
         for found in (ours, again):
-            found.append(seconds(lambda t=tokenizer: _chunk(batches, t)))
+            found.append(_seconds(_chunk, kept, tokenizer))
+        peer = tokenizers.BertWordPieceTokenizer(vocab, lowercase=True)
+        peer = tokenizers.Tokenizer.from_str(peer.to_str())
         theirs.append(
-            seconds(
-                lambda b=bare: b.encode_batch_fast(
+            timeit.timeit(
+                lambda t=peer: t.encode_batch_fast(
                     texts, add_special_tokens=False
-                )
+                ),
+                number=1,
             )
         )
-    num_bytes = sum(len(text.encode("utf-8")) for text in texts)
+    num_bytes = sum(len(text.encode()) for text in texts)
     return {
-        "passages": len(texts),
-        "passages_per_second": round(len(texts) / min(ours)),
-        "megabytes_per_second": round(num_bytes / min(ours) / 1e6, 3),
-        "ratio_to_peer": round(min(theirs) / min(ours), 3),
-        "ratio_to_peer_without_new_words": round(min(theirs) / min(again), 3),
+        "passages_per_second": len(texts) / min(ours),
+        "megabytes_per_second": num_bytes / min(ours) / 1e6,
+        "ratio_to_peer": min(theirs) / min(ours),
+        "ratio_to_peer_without_new_words": min(theirs) / min(again),
     }
 
 
-def _batches(kept):
-    """Articles as the pipeline takes them together."""
+def _chunk(kept, tokenizer):
+    """Cuts and collects articles in the batches of the pipeline."""
+    writer = parts.PartWriter()
     batch, length = [], 0
-    for item in kept:
-        batch.append(item)
-        length += len(item[1].text)
-        if length >= transforms.BATCH_LENGTH:
-            yield batch
+    for place, (page, article) in enumerate(kept, start=1):
+        batch.append((page, article))
+        length += len(article.text)
+        if length >= transforms.BATCH_LENGTH or place == len(kept):
+            found = blocks.split_articles(
+                [article for _, article in batch], tokenizer, blocks.Packing()
+            )
+            pages = [page for page, _ in batch]
+            writer.add(list(zip(pages, found, strict=True)))
             batch, length = [], 0
-    if batch:
-        yield batch
-
-
-def _chunk(batches, tokenizer):
-    packing = blocks.Packing()
-    writer = parts.PartWriter(tokenizer.unk_id)
-    for batch in batches:
-        found = blocks.split_articles(
-            [article for _, article in batch], tokenizer, packing
-        )
-        writer.add(
-            [
-                (page, article_blocks)
-                for (page, _), article_blocks in zip(batch, found, strict=True)
-            ]
-        )
-
-
-def _bare_tokenizer(vocabulary):
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
-    bare = tokenizers.Tokenizer(
-        models.WordPiece(
-            ids,
-            unk_token=tokenizer_lib.UNK,
-            max_input_chars_per_word=tokenizer_lib.MAX_CHARACTERS_PER_WORD,
-        )
-    )
-    bare.normalizer = normalizers.BertNormalizer(lowercase=True)
-    bare.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return bare
 
 
 if __name__ == "__main__":
-    found = tyro.cli(main, description=__doc__)
-    print(json.dumps(found, indent=2))
+    print(json.dumps(tyro.cli(main, description=__doc__), indent=2))

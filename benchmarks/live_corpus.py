@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import shutil
-import statistics
 import sys
 import tempfile
 import threading
@@ -26,17 +25,13 @@ from tensorflow_serving.apis import predict_pb2
 
 import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
-from realm_tf.export import signatures
 from realm_tf.serving.client import RealmClient
-from realm_tf.serving.servable import SavedModelServable
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "support"))
 import handbook
 
 _PORT = ("--rest-port", "0")
 _WORD = "zyzzyva"
-_FILTERS = ("", "half=1", "twentieth=1", "thousandth=1")
-_NUM_QUESTIONS = 20
 _DEADLINE_SECONDS = 600
 _NUM_CLIENTS = 2
 _PAUSE_SECONDS = 0.25
@@ -48,14 +43,10 @@ def update(*, corpus: str, num_changed: int = 100):
     """Seconds until a running server answers from changed documents.
 
     A copy of the corpus is served. `realm corpus sync` changes some documents, and
-    the time runs until a question about them finds the new text. Then searches
-    with filters that allow a half, a twentieth and a thousandth of the blocks are
-    timed.
+    the time runs until a question about them finds the new text.
 
     Args:
-        corpus: directory of `realm corpus create --fields half twentieth
-            thousandth`; the documents have these fields, such as a number modulo
-            2, 20 and 1,000.
+        corpus: directory of `realm corpus create`.
         num_changed: documents.
     """
     folder = os.path.dirname(os.path.abspath(corpus))
@@ -86,15 +77,10 @@ def update(*, corpus: str, num_changed: int = 100):
             _, status, usage = os.wait4(command.pid, 0)
         if status:
             raise RuntimeError("`realm corpus sync` failed.")
-        questions = [
-            row["title"]
-            for row in documents[:: len(documents) // _NUM_QUESTIONS]
-        ]
         found = {
             "blocks": copy.state().num_blocks,
             "seconds until a server answers from it": round(seen, 1),
             "memory of the command, GB": round(usage.ru_maxrss / 1e6, 2),
-            "milliseconds": _time_filters(copy.saved_model, questions),
         }
     print(json.dumps(found, indent=1))
 
@@ -102,29 +88,6 @@ def update(*, corpus: str, num_changed: int = 100):
 def _is_found(client):
     (blocks,) = client.retrieve([_WORD])
     return any(_WORD in block.text for block in blocks)
-
-
-def _time_filters(saved_model, questions):
-    found = {}
-    with SavedModelServable(saved_model) as servable:
-        for filter in _FILTERS:
-            signature, inputs = signatures.RETRIEVE, {}
-            if filter:
-                signature += signatures.FILTERED
-                inputs = {signatures.FILTER: _strings(filter)}
-            seconds = []
-            for question in questions:
-                inputs["question"] = _strings(question)
-                started = time.perf_counter()
-                servable.run(inputs, signature=signature)
-                seconds.append(time.perf_counter() - started)
-            milliseconds = 1000 * statistics.median(seconds)
-            found[filter or "none"] = round(milliseconds, 1)
-    return found
-
-
-def _strings(text):
-    return np.array([text.encode()], object)
 
 
 def under_load(

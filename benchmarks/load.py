@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,6 @@ SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _NUM_CLIENTS = 16
 _NUM_TURNS = 3
 _READY = "realm serve: ready at "
-_ALLOCATED = "realm_allocated_bytes "
 _RAMP_SECONDS = 2.0
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -74,22 +74,16 @@ def allocated_megabytes(server: Server) -> float:
     """Megabytes that a server with REST has allocated and not freed."""
     url = f"{server.rest_url}/monitoring/prometheus/metrics"
     with urllib.request.urlopen(url, timeout=60) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(_ALLOCATED):
-                return float(line[len(_ALLOCATED) :]) / 1e6
-    raise SystemExit(f"{url} has no {_ALLOCATED}.")
+        text = answer.read().decode()
+    return (
+        float(re.search(r"^realm_allocated_bytes (\S+)", text, re.M)[1]) / 1e6
+    )
 
 
 def own_megabytes(pid: int) -> float:
-    """Resident memory of a process that no file backs; 0 if it has ended."""
-    try:
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        status = ""
-    for line in status.splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
+    """Resident memory of a process that no file backs."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^RssAnon:\s+(\d+)", status, re.M)[1]) * 1024 / 1e6
 
 
 def questions_of(saved_model: str) -> list[str]:

