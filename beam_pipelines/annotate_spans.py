@@ -90,15 +90,12 @@ def write_passages(
 
 
 def _check_spans(tagger, counts):
-    if tagger == taggers.LINKS and "spans_link" not in counts:
-        raise InputError(
-            f"--tagger links found no link in {counts['passages']:,} "
-            "passages: only MediaWiki dumps have them. Choose another tagger."
-        )
-    if not counts["spans"]:
+    wanted = "spans_link" if tagger == taggers.LINKS else "spans"
+    if not counts.get(wanted):
         raise InputError(
             f"--tagger {tagger} found no span in {counts['passages']:,} "
-            "passages: is it made for their language? Choose another one."
+            "passages. `links` needs a MediaWiki dump, and the others know "
+            "some languages only: choose another tagger."
         )
 
 

@@ -164,12 +164,12 @@ class ShardProgress(Progress):
 
 @dataclasses.dataclass
 class Summary:
-    """What is known of the records of a shard, or of all shards.
+    """Numbers of the records of a shard, or of all shards.
 
     Args:
         shard_rows: list of int. Records of each.
         counts: Counter. Added up over shards.
-        longest: Counter. Of which the largest counts.
+        longest: int. The largest of all shards.
         digest: int. The sum of the SHA-256 of the records.
     """
 
@@ -177,9 +177,7 @@ class Summary:
     counts: collections.Counter = dataclasses.field(
         default_factory=collections.Counter
     )
-    longest: collections.Counter = dataclasses.field(
-        default_factory=collections.Counter
-    )
+    longest: int = 0
     digest: int = 0
 
     @property
@@ -195,7 +193,7 @@ def merge_summaries(paths: Iterable[str]) -> Summary:
         each = record_files.read_summary(path)
         found.shard_rows += each["shard_rows"]
         found.counts.update(each["counts"])
-        found.longest |= collections.Counter(each["longest"])
+        found.longest = max(found.longest, each["longest"])
         found.digest += int(each["digest"], 16)
     return found
 
@@ -205,7 +203,7 @@ def write_records(
     tables: list[pyarrow.Table],
     *,
     counts: dict,
-    longest: dict | None = None,
+    longest: int = 0,
     directory: str | None = None,
 ) -> None:
     """Writes a shard of records with its summary.
@@ -214,7 +212,7 @@ def write_records(
         shard: `Shard`.
         tables: list of `pyarrow.Table`. The records, in their order.
         counts: dict. Of the `Summary`.
-        longest: dict. Of the `Summary`. Defaults to `None`: nothing.
+        longest: int. Of the `Summary`. Defaults to `0`.
         directory: str. See `paths.writing`.
 
     Raises:
@@ -229,7 +227,7 @@ def write_records(
     summary = {
         "shard_rows": [table.num_rows],
         "counts": counts,
-        "longest": longest or {},
+        "longest": longest,
         "digest": f"{record_files.digest(table, shard.start):x}",
     }
     record_files.write(

@@ -38,7 +38,7 @@ PREFIX = "blocks"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BlockShard(resumable.Shard):
-    """What one output shard holds; rows are block ids.
+    """The contents of one output shard; rows are block ids.
 
     Args:
         parts: tuple of (part, blocks to skip, page numbers to leave out).
@@ -149,6 +149,7 @@ class WriteBlocks(beam.DoFn):
             yield record_files.some_rows(table, chosen)
 
     def _count(self, table):
+        """Counters, and wordpieces of the longest block with its title."""
         titles, bodies, sentences = (
             record_files.Column(table[name]).lengths()
             for name in ("title_ids", "token_ids", "sentence_starts")
@@ -167,17 +168,14 @@ class WriteBlocks(beam.DoFn):
         if self.packing.unit == blocks.WORDPIECES:
             is_overlong = joint > self.packing.max_length
             counts["overlong_sentences"] = np.count_nonzero(is_overlong)
-        longest = {"block": bodies.max(), "joint": joint.max()}
-        return (
-            {name: int(value) for name, value in found.items()}
-            for found in (counts, longest)
-        )
+        counts = {name: int(value) for name, value in counts.items()}
+        return counts, int(joint.max())
 
 
 def metadata(
     summary: resumable.Summary, counts: dict, packing: blocks.Packing
 ) -> dict:
-    """What a blocks directory says of itself, but for its tokenizer.
+    """The metadata of a blocks directory, without its tokenizer.
 
     Args:
         summary: `Summary` of the shards.
@@ -203,12 +201,11 @@ def metadata(
         most = packing.max_length
         if packing.unit == blocks.WORDS:
             most = blocks.MAX_BLOCK_LENGTH
-        max_length = min(most, summary.longest["joint"])
+        max_length = min(most, summary.longest)
     return {
         "counts": counts,
         "num_blocks": sum(summary.shard_rows),
         "shard_rows": summary.shard_rows,
         "max_block_length": max_length,
-        "longest_block": summary.longest["block"],
         "fingerprint": summary.fingerprint,
     }

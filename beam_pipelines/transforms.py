@@ -137,11 +137,11 @@ class KeepFirst(beam.DoFn):
 
     Args:
         directory: str. Where errors are reported.
-        paths: list of str. The input files by number, for messages.
+        paths: dict. Number to path of the input files, for messages.
     """
 
     directory: str
-    paths: list[str]
+    paths: dict[int, str]
 
     def process(self, keyed):
         firsts = {}

@@ -1,16 +1,12 @@
-"""Rates of chunking, beside peers in the same run, in one thread.
+"""Rate of cutting text into blocks, beside `tokenizers`, in one thread.
 
     python benchmarks/chunking.py --data-dir DIR --vocab FILE
 
-`markup`: from DIR/wiki.xml.bz2 to plain text with the places of links; the peer is
-parse and strip_code of mwparserfromhell over the markup of the same articles.
-`plain_text`: sentences, wordpieces, blocks and their records of the texts of
-DIR/corpus.jsonl.gz; the peer is encode_batch_fast of `tokenizers`, which only
-tokenizes. The best of three rounds each, in turns. Each round of ours begins
-without known words, then reads the same texts again, as in a large corpus with few
-new words.
-
-Ratios are ours to the peer's, in bytes a second.
+Ours makes sentences, wordpieces, blocks and their records of the texts of
+DIR/corpus.jsonl.gz. The peer, encode_batch_fast, only tokenizes. The best of three
+rounds each, in turns. Each round of ours begins without known words, then reads the
+same texts again, as in a large corpus with few new words. Ratios are ours to the
+peer's, in bytes a second.
 """
 
 import json
@@ -20,7 +16,6 @@ import timeit
 # Before the library is loaded: one thread.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import mwparserfromhell
 import tokenizers
 import tyro
 
@@ -35,50 +30,7 @@ _ROUNDS = 3
 
 def main(*, data_dir: str, vocab: str):
     """Measures both; `vocab` is the model's vocab.txt."""
-    return {
-        "markup": _markup_rates(f"{data_dir}/wiki.xml.bz2"),
-        "plain_text": _plain_text_rates(f"{data_dir}/corpus.jsonl.gz", vocab),
-    }
-
-
-def _seconds(work, *arguments):
-    return timeit.timeit(lambda: work(*arguments), number=1)
-
-
-def _markup_rates(dump):
-    ours, clean, theirs = [], [], []
-    for _ in range(_ROUNDS):
-        ours.append(_seconds(lambda: _texts(_kept(dump))))
-        kept = _kept(dump)
-        clean.append(_seconds(_texts, kept))
-        theirs.append(_seconds(_stripped, kept))
-    num_pages = sum(1 for _ in readers.read_pages(dump))
-    num_bytes = sum(len(page.text.encode()) for page in kept)
-    return {
-        "pages_per_second": num_pages / min(ours),
-        "articles_per_second": len(kept) / min(ours),
-        "markup_megabytes_per_second": num_bytes / min(clean) / 1e6,
-        "ratio_to_peer": min(theirs) / min(clean),
-    }
-
-
-def _kept(dump):
-    return [
-        page
-        for page in readers.read_pages(dump, format=readers.MEDIAWIKI)
-        if not readers.drop_reason(page, format=readers.MEDIAWIKI)
-    ]
-
-
-def _texts(pages):
-    return [readers.article_text(p, format=readers.MEDIAWIKI) for p in pages]
-
-
-def _stripped(pages):
-    return [mwparserfromhell.parse(page.text).strip_code() for page in pages]
-
-
-def _plain_text_rates(passages, vocab):
+    passages = f"{data_dir}/corpus.jsonl.gz"
     kept = [
         (page, readers.article_text(page, format="jsonl"))
         for page in readers.read_pages(passages, format="jsonl")
@@ -89,7 +41,9 @@ def _plain_text_rates(passages, vocab):
     for _ in range(_ROUNDS):
         tokenizer = tokenizer_lib.Tokenizer(vocabulary)
         for found in (ours, again):
-            found.append(_seconds(_chunk, kept, tokenizer))
+            found.append(
+                timeit.timeit(lambda t=tokenizer: _chunk(kept, t), number=1)
+            )
         peer = tokenizers.BertWordPieceTokenizer(vocab, lowercase=True)
         peer = tokenizers.Tokenizer.from_str(peer.to_str())
         theirs.append(

@@ -3,11 +3,10 @@
     python benchmarks/storage.py [--num-blocks 100000]
 
 Blocks are drawn at random: 130 words of 250 wordpieces each. The peer is
-TensorFlow's own code: `tf.train.Example` in gzip TFRecords, parsed a thousand
-at once by `tf.io.parse_example`. Prints seconds and megabytes as JSON.
+TensorFlow's own code: `tf.train.Example` in gzip TFRecords, of which
+`tf.io.parse_example` parses a thousand at once. Prints seconds and megabytes.
 """
 
-import argparse
 import dataclasses
 import json
 import os
@@ -16,6 +15,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
+import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import record_files
@@ -33,8 +33,33 @@ _SPEC = {
 }
 
 
-def draw(num_blocks: int) -> list[Block]:
-    """Blocks of random words."""
+def main(*, num_blocks: int = 100_000):
+    """Measures writing, opening and reading."""
+    blocks, found = _draw(num_blocks), {}
+
+    def measure(name, work):
+        started = time.perf_counter()
+        work()
+        found[name] = round(time.perf_counter() - started, 2)
+
+    with tempfile.TemporaryDirectory() as root:
+        arrow, records = f"{root}/arrow", f"{root}/tfrecords"
+        measure("write_seconds", lambda: _write_arrow(blocks, arrow))
+        measure("peer_write_seconds", lambda: _write_records(blocks, records))
+        # Otherwise the garbage collector visits them again and again.
+        blocks.clear()
+        measure("read_seconds", lambda: _drain(Blocks(arrow).read()))
+        measure("open_seconds", lambda: Blocks(arrow).records)
+        peer = tf.data.TFRecordDataset(f"{records}/blocks", "GZIP")
+        peer = peer.batch(_BATCH).map(lambda x: tf.io.parse_example(x, _SPEC))
+        measure("peer_read_seconds", lambda: _drain(peer))
+        for name, path in (("", arrow), ("peer_", records)):
+            sizes = sum(each.stat().st_size for each in os.scandir(path))
+            found[f"{name}megabytes"] = round(sizes / 1e6)
+    return found
+
+
+def _draw(num_blocks):
     random = np.random.default_rng(0)
     words = [f"word{number}" for number in range(5_000)]
     starts = np.arange(_NUM_WORDPIECES) * 4
@@ -47,19 +72,21 @@ def draw(num_blocks: int) -> list[Block]:
     return found
 
 
-def write_arrow(blocks, directory):
+def _write_arrow(blocks, directory):
     with artifact.write(directory, kind="blocks") as stage:
-        rows = [_ROWS_PER_SHARD] * (len(blocks) // _ROWS_PER_SHARD)
-        for number, size in enumerate(rows):
+        firsts = range(0, len(blocks), _ROWS_PER_SHARD)
+        shards = [blocks[first:][:_ROWS_PER_SHARD] for first in firsts]
+        for number, shard in enumerate(shards):
             path = stage.path(f"blocks-{number:05d}{record_files.ENDING}")
-            part = blocks[number * size : (number + 1) * size]
-            record_files.write_rows(path, Block, part)
+            record_files.write_rows(path, Block, shard)
         stage.metadata.update(
-            num_blocks=sum(rows), shard_rows=rows, max_block_length=256
+            num_blocks=len(blocks),
+            shard_rows=list(map(len, shards)),
+            max_block_length=256,
         )
 
 
-def write_tfrecords(blocks, directory):
+def _write_records(blocks, directory):
     os.mkdir(directory)
     with tf.io.TFRecordWriter(f"{directory}/blocks", "GZIP") as writer:
         for block in blocks:
@@ -78,33 +105,5 @@ def _drain(rows):
         pass
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--num-blocks", type=int, default=100_000)
-    blocks = draw(parser.parse_args().num_blocks)
-    found = {"num_blocks": len(blocks)}
-
-    def measure(name, work):
-        started = time.perf_counter()
-        work()
-        found[name] = round(time.perf_counter() - started, 2)
-
-    with tempfile.TemporaryDirectory() as root:
-        arrow, records = f"{root}/arrow", f"{root}/tfrecords"
-        measure("write_seconds", lambda: write_arrow(blocks, arrow))
-        measure("peer_write_seconds", lambda: write_tfrecords(blocks, records))
-        # Else the garbage collector visits them again and again.
-        blocks.clear()
-        measure("read_seconds", lambda: _drain(Blocks(arrow).read()))
-        measure("open_seconds", lambda: Blocks(arrow).records)
-        peer = tf.data.TFRecordDataset(f"{records}/blocks", "GZIP")
-        peer = peer.batch(_BATCH).map(lambda x: tf.io.parse_example(x, _SPEC))
-        measure("peer_read_seconds", lambda: _drain(peer))
-        for name, path in (("", arrow), ("peer_", records)):
-            sizes = sum(each.stat().st_size for each in os.scandir(path))
-            found[f"{name}megabytes"] = round(sizes / 1e6)
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(tyro.cli(main, description=__doc__)))

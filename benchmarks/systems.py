@@ -130,11 +130,8 @@ class Systems:
     set_pretrain: tuple[str, ...] = ()
     """NAME=VALUE of the recipe"""
     set_ict: tuple[str, ...] = ()
-    """num_steps=0 leaves the Inverse Cloze Task out"""
     set_dpr: tuple[str, ...] = ()
     set_finetune: tuple[str, ...] = ()
-    begin: Literal["ict", "start"] = _ICT
-    """towers that pre-training begins with"""
 
     def run(self) -> dict:
         """Runs all steps; returns the results."""
@@ -156,7 +153,6 @@ class Systems:
         return {
             name: recipe.parse(getattr(self, f"set_{name}"))
             for name, recipe in RECIPES.items()
-            if name != _ICT or "num_steps=0" not in self.set_ict
         }
 
     @property
@@ -218,10 +214,10 @@ class Systems:
     def _source(self, name, seed):
         """The model that holds a source of towers or of a reader."""
         recipe = self.recipes["pretrain"]
-        if name == _WARM_UP and recipe.masked_lm.masked_lm_steps:
+        if name == _WARM_UP:
             recipe = recipe.replace(num_steps=0)
             return self._pretrain("warm-up", self.model, recipe)
-        if name == _ICT and _ICT in self.recipes:
+        if name == _ICT:
             return self.steps.add(
                 realm.InverseClozeTask,
                 _ICT,
@@ -244,9 +240,9 @@ class Systems:
         changes = SUITES["pretrainings"][name]
         return self._pretrain(
             f"pretrained-{name}-{seed}",
-            self._combined(self.begin, _WARM_UP, seed),
+            self._source(_WARM_UP, seed),
             recipe.replace(masked_lm_steps=0, seed=seed, **changes),
-            index=self._index(self._source(self.begin, seed)),
+            index=self._index(realm.Model(self.model)),
         )
 
     def _pretrain(self, name, model, recipe, index=None):

@@ -12,7 +12,6 @@ models also on the tests.
 import json
 import pathlib
 
-import numpy as np
 import runs
 import sample_questions
 import tyro
@@ -21,7 +20,6 @@ import realm_tf as realm
 from realm_tf.configs import dpr
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain as configs
-from realm_tf.training.training_log import read_log
 
 # Weights that learn to copy soon.
 _START = {
@@ -74,10 +72,6 @@ _REALM = configs.RECIPES["small"].replace(
     max_block_length=128,
     max_joint_length=168,
 )
-_REALM_NAME = "realm"
-# Lines of its log, each of ten steps.
-_NUM_LINES = 10
-_SHOWN = ("loss", "mlm_accuracy", "retrieval_utility", "answer_recall")
 _DPR = dpr.RECIPES["dpr"].replace(
     num_epochs=3, learning_rate=5e-4, max_query_length=40, max_block_length=160
 )
@@ -102,24 +96,13 @@ def main(
     )
     trainings = _Trainings(data_dir / "corpus.jsonl.gz", output, wheel)
     trainings.graph.run()
-    log = read_log(str(output / _REALM_NAME))
     results = {
         "recall": {
             name: {test: each.metrics for test, each in of_model.items()}
             for name, of_model in trainings.evaluations.items()
-        },
-        "realm": {
-            "first": _means(log[:_NUM_LINES]),
-            "last": _means(log[-_NUM_LINES:]),
-        },
+        }
     }
     (output / "results.json").write_text(json.dumps(results, indent=2))
-
-
-def _means(lines):
-    return {
-        name: float(np.mean([line[name] for line in lines])) for name in _SHOWN
-    }
 
 
 class _Trainings(runs.Runs):
@@ -165,7 +148,7 @@ class _Trainings(runs.Runs):
             name: warm_up.replace(**changes)
             for name, changes in _WARM_UPS.items()
         }
-        for name, recipe in (recipes | {_REALM_NAME: _REALM}).items():
+        for name, recipe in (recipes | {"realm": _REALM}).items():
             model = self.add(
                 realm.Pretrain,
                 name,

@@ -153,11 +153,10 @@ class Chunk(Operation):
         nothing.
 
         Returns:
-            `Blocks`. Of `counts`, every page read is either dropped under a
-            name or kept. `metadata` has `shard_rows` (blocks of each file),
-            `max_block_length` (wordpieces, title and special ones included,
-            that a model should read) and `longest_block` (wordpieces of a
-            text, without title).
+            `Blocks`. In `counts`, every page read is either dropped under a
+            name or kept. `metadata` has `shard_rows` (blocks of each file) and
+            `max_block_length` (wordpieces that a model should read, title and
+            special ones included).
 
         Raises:
             InputError: if an argument, the vocabulary or an input file is
@@ -178,18 +177,19 @@ class Chunk(Operation):
                 "comes after (annotate, embed, index) can."
             )
         with self.write(resumable=True) as stage:
-            chunking = chunk_wikipedia.Chunking(
+            found = chunk_wikipedia.write_blocks(
                 stage,
                 self.inputs_found,
-                self.tokenizer,
-                self.packing,
+                num_shards=self.num_shards,
+                options=options,
+                tokenizer=self.tokenizer,
+                packing=self.packing,
                 base_url=self.base_url,
                 keep_all_titles=self.keep_all_titles,
                 keep_tables=self.keep_tables,
-                num_shards=self.num_shards,
             )
             stage.metadata.update(
-                chunking.write(options),
+                found,
                 tokenizer=self.tokenizer.fingerprint(),
                 contents=contents,
             )

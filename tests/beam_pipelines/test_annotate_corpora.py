@@ -76,7 +76,7 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     assert passage.span_label == ["link", "date"]
     assert metadata["counts"]["spans_link"] == 1
     # Plain text has none.
-    with pytest.raises(InputError, match="found no link in 7 passages"):
+    with pytest.raises(InputError, match="links found no span in 7 passages"):
         annotate(str(tmp_path / "none"), tagger="links", blocks=blocks)
     assert sorted(os.listdir(tmp_path)) == ["blocks", "dump.xml", "out"]
 

@@ -1,8 +1,7 @@
 """`realm chunk` over real pages.
 
 REALM_DATA_DIR names a directory with wiki.xml.bz2, a MediaWiki export of 206
-pages of the English Wikipedia, 100 of them redirects, and corpus.jsonl.gz,
-rows of "id", "title", "text".
+pages of the English Wikipedia, and corpus.jsonl.gz, rows with "text".
 """
 
 import gzip
@@ -16,20 +15,12 @@ import pytest
 import tokenizers
 
 from realm_tf.articles import readers
-from realm_tf.artifacts.objects import Blocks
 from realm_tf.operations.chunk import Chunk
 from realm_tf.text import sentences
-from realm_tf.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.data
 
-MAX_BLOCK_LENGTH = 288
 RESIDUE = ("[[", "{{", "}}", "|", "File:", "<ref", "==")
-
-
-def chunk(input, output, vocab, **options):
-    made = Chunk(input=input, output=output, vocab=vocab, **options).run()
-    return made.metadata
 
 
 @pytest.fixture(scope="module")
@@ -61,27 +52,9 @@ def vocab(data_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def chunked(dump, vocab, tmp_path_factory):
-    """(directory, metadata) of one worker."""
+def found(dump, vocab, tmp_path_factory):
     output = str(tmp_path_factory.mktemp("real") / "blocks")
-    return output, chunk(dump, output, vocab)
-
-
-@pytest.fixture(scope="module")
-def found(chunked):
-    return list(Blocks(chunked[0]).read())
-
-
-def test_counters(chunked, found):
-    counts = chunked[1]["counts"]
-    dropped = {k: n for k, n in counts.items() if k.startswith("dropped_")}
-
-    assert counts["pages_read"] == 206
-    assert dropped["dropped_redirect"] == 100
-    assert counts["articles_kept"] == 206 - sum(dropped.values())
-    assert counts["articles_kept"] >= 90
-    assert counts["blocks"] == len(found) == chunked[1]["num_blocks"]
-    assert [block.block_id for block in found] == list(range(len(found)))
+    return list(Chunk(input=dump, output=output, vocab=vocab).run().read())
 
 
 def test_no_markup_is_left(found):
@@ -91,22 +64,6 @@ def test_no_markup_is_left(found):
 
     assert num_words > 100_000
     assert 1000 * sum(residue.values()) / num_words < 0.5, residue
-
-
-def test_no_block_is_too_long(chunked, found, vocab):
-    tokenizer = Tokenizer.from_file(vocab)
-    overlong = 0
-    for block in found:
-        pieces = tokenizer.tokenize(block.text)
-        title = tokenizer.tokenize(block.title)
-        assert block.token_ids == pieces.ids
-        assert block.title_ids == title.ids
-        if 3 + len(title) + len(pieces) > MAX_BLOCK_LENGTH:
-            overlong += 1
-            assert block.sentence_starts == [0]
-
-    assert overlong == chunked[1]["counts"]["overlong_sentences"]
-    assert overlong < len(found) / 100
 
 
 def test_every_sentence_is_there_once(dump, found):

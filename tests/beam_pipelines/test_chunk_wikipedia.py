@@ -85,7 +85,6 @@ def test_metadata(tmp_path, vocab, inputs):
     assert metadata["num_blocks"] == 6
     assert metadata["shard_rows"] == [1, 2, 1, 2]
     assert metadata["max_block_length"] == 30
-    assert metadata["longest_block"] == 22
     assert metadata["tokenizer"] == tokenizer.fingerprint()
     assert metadata["counts"]["articles_kept"] == 3
     assert metadata["parameters"]["inputs"] == inputs
@@ -270,7 +269,6 @@ def test_unit_words(tmp_path, vocab):
     ]
     assert [block.sentence_starts for block in found] == [[0, 10], [0, 4], [0]]
     # What a model must read: 9 wordpieces, [CLS], title and both [SEP].
-    assert metadata["longest_block"] == 9
     assert metadata["max_block_length"] == 13
     assert metadata["counts"]["overlong_sentences"] == 0
 
@@ -292,6 +290,6 @@ def test_unit_rows(tmp_path, vocab, max_block_length):
     assert [block.text for block in found] == [row["text"] for row in rows]
     assert found[0].sentence_starts == [0, 10]
     longest = len(found[0].token_ids)
-    assert metadata["longest_block"] == longest > 6
+    assert longest > 6
     # With [CLS], title and both [SEP], or what is to be read of them.
     assert metadata["max_block_length"] == (max_block_length or longest + 4)

@@ -1,10 +1,5 @@
 import functools
-import glob
 import os
-import shutil
-import signal
-import subprocess
-import sys
 import uuid
 
 import numpy as np
@@ -151,69 +146,6 @@ def _fail_after(monkeypatch, num_shards, error):
     monkeypatch.setattr(np, "save", save_or_fail)
 
 
-_KILLED_IN_THE_THIRD_SHARD = """
-import os
-import signal
-import sys
-
-import numpy as np
-
-from realm_tf.operations.embed import Embed
-
-save = np.save
-num_saved = 0
-
-
-def save_or_die(file, rows):
-    global num_saved
-    num_saved += 1
-    if num_saved == 3:
-        file.write(b"NUMPY, half of it")
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    save(file, rows)
-
-
-np.save = save_or_die
-model, blocks, output = sys.argv[1:]
-Embed(model=model, blocks=blocks, output=output, rows_per_shard=2).run()
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on(tmp_path, model_dir, blocks_dir):
-    output = tmp_path / "embeddings"
-    killed = subprocess.run(
-        [
-            *(sys.executable, "-c", _KILLED_IN_THE_THIRD_SHARD),
-            *(model_dir, blocks_dir, str(output)),
-        ],
-        capture_output=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not output.exists()
-    partial = tmp_path / "embeddings.partial"
-    names = [name for name in os.listdir(partial) if "embeddings-" in name]
-    done = [name for name in names if name.endswith(".npy")]
-    assert (len(names), len(done)) == (3, 2)
-    before = {name: os.stat(partial / name).st_mtime_ns for name in done}
-
-    counts, rows = _embed(model_dir, blocks_dir, output, rows_per_shard=2)
-    assert (counts["shards"], counts["shards_skipped"]) == (6, 2)
-    assert before == {name: os.stat(output / name).st_mtime_ns for name in done}
-    assert sorted(os.listdir(output)) == [
-        "COMPLETED",
-        *(f"embeddings-{number:05d}-of-00006.npy" for number in range(6)),
-        "metadata.json",
-    ]
-    # To the bit what a run that is left alone gives.
-    _, expected = _embed(
-        model_dir, blocks_dir, tmp_path / "whole", rows_per_shard=2
-    )
-    np.testing.assert_array_equal(rows, expected)
-
-
 def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     root = f"ram://{uuid.uuid4()}"
     blocks, output = f"{root}/blocks", f"{root}/embeddings"
@@ -242,26 +174,6 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
         array_files.load_array(path) for path, _ in Embeddings(output).shards
     ]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
-
-
-def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
-    blocks = str(tmp_path / "blocks")
-    shutil.copytree(blocks_dir, blocks)
-    path = sorted(glob.glob(f"{blocks}/*.arrow"))[1]
-    with open(path, "rb") as file:
-        content = file.read()
-    with open(path, "wb") as file:
-        file.write(content[: len(content) // 2])
-    output = tmp_path / "embeddings"
-    with pytest.raises(InputError) as caught:
-        _embed(model_dir, blocks, output, rows_per_shard=2)
-    assert str(caught.value).startswith(path)
-    assert not output.exists()
-    # Mended, the run goes on; the blocks' fingerprint is the same.
-    shutil.copy(sorted(glob.glob(f"{blocks_dir}/*.arrow"))[1], path)
-    counts, _ = _embed(model_dir, blocks, output, rows_per_shard=2)
-    assert 1 <= counts["shards_skipped"] < counts["shards"]
-    assert "error.txt" not in os.listdir(output)
 
 
 def test_what_does_not_belong_together_is_refused(

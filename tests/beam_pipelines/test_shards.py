@@ -131,7 +131,7 @@ def test_write_blocks(tmp_path, written):
     # Those of two shards: counts add up, the longest stays.
     summary = resumable.merge_summaries([shard.path] * 2)
     assert summary.shard_rows == [3, 3]
-    assert summary.longest == {"block": 7, "joint": 11}
+    assert summary.longest == 11
     assert summary.counts == {
         "blocks": 6,
         "sentences": 6,

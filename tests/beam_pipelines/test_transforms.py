@@ -42,7 +42,7 @@ def test_keep_first_against_a_loop(tmp_path):
         values = [entry(part, *pages)[1] for part, pages in found.items()]
         generator.shuffle(values)
         result = list(
-            transforms.KeepFirst(directory=str(tmp_path), paths=[]).process(
+            transforms.KeepFirst(directory=str(tmp_path), paths={}).process(
                 (0, values)
             )
         )
@@ -60,7 +60,7 @@ def test_one_id_with_two_texts_names_both_places(tmp_path):
     first = entry((0, 0), ("a", 1, 1, 1), ("b", 2, 2, 1))[1]
     other = entry((1, 1), ("a", 3, 3, 1))[1]
     transform = transforms.KeepFirst(
-        directory=str(tmp_path), paths=["one.xml", "two.xml"]
+        directory=str(tmp_path), paths={0: "one.xml", 1: "two.xml"}
     )
 
     assert list(transform.process((0, [other, first]))) == [((0, 0), 2)]

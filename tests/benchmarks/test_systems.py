@@ -26,8 +26,6 @@ SET_PRETRAIN = (
     "masked_lm_batch_size=2",
     "masked_lm_window=8",
 )
-WITHOUT_WARM_UP = {"set_pretrain": ("num_steps=2",)}
-WITHOUT_ICT = {"set_ict": ("num_steps=0",)}
 
 
 @pytest.fixture(autouse=True)
@@ -89,14 +87,13 @@ def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
     assert collections.Counter(name.split("-")[0] for name in found) == {
         # Once for all.
         "warm": 1,
-        "ict": 1,
-        # Four pre-trained models with three seeds, and the one after ICT.
+        # Four pre-trained models with three seeds, and the initial one.
         "pretrained": 12,
         "embeddings": 13,
         "index": 13,
         "zero": 13,
-        # Initial models of pre-training, and two systems with three seeds.
-        "combined": 7,
+        # Two systems with three seeds.
+        "combined": 6,
         # Seven systems with three seeds.
         "finetuned": 21,
         # Their weights are fitted on dev.
@@ -125,13 +122,11 @@ def test_the_steps_of_table_2_differ_as_their_names(list_all):
     ):
         trained = found[f"pretrained-{name}-0"]
         assert trained.settings == recipe.replace(**change)
-        assert _read(trained, "model", "index") == [
-            *("combined-ict+warm-up", "index-ict"),
-        ]
+        assert _read(trained, "model", "index") == ["warm-up", "index-start"]
     warm_up = found["warm-up"]
     assert warm_up.settings.masked_lm.masked_lm_steps == 2
     assert warm_up.settings.num_steps == 0
-    assert _read(warm_up, "model") == _read(found["ict"], "model") == ["model"]
+    assert _read(warm_up, "model") == ["model"]
     for name, parts, towers, reader in (
         (
             "realm_retriever+baseline_encoder",
@@ -141,53 +136,22 @@ def test_the_steps_of_table_2_differ_as_their_names(list_all):
         ),
         (
             "baseline_retriever+realm_encoder",
-            "ict+realm-0",
-            "ict",
+            "start+realm-0",
+            "model",
             "pretrained-realm-0",
         ),
-        ("orqa", "ict+warm-up", "ict", "warm-up"),
     ):
         combined = found[f"combined-{parts}"]
         assert _read(combined, "towers", "reader") == [towers, reader]
-        index = f"index-{towers.removeprefix('pretrained-')}"
-        model = "orqa+warm_up" if name == "orqa" else name
-        tuned = found[f"finetuned-{model}-0"]
+        index = "index-start" if towers == "model" else "index-realm-0"
+        tuned = found[f"finetuned-{name}-0"]
         assert _read(tuned, "model", "index") == [f"combined-{parts}", index]
         evaluated = found[f"evaluation-{name}-0-nq"]
         assert _read(evaluated, "model", "index") == [
-            f"finetuned-{model}-0",
+            f"finetuned-{name}-0",
             index,
         ]
-
-
-def test_pretraining_begins_with_the_chosen_towers(list_all):
-    found = list_all(suite="table1", begin="start")
-    assert _read(found["pretrained-realm-0"], "model", "index") == [
-        "warm-up",
-        "index-start",
-    ]
-    # ORQA does not change.
-    assert _read(found["finetuned-orqa-0"], "model") == ["ict"]
-
-
-@pytest.mark.parametrize(
-    "changes, ict, warm_up",
-    [(WITHOUT_WARM_UP, "ict", "model"), (WITHOUT_ICT, "model", "warm-up")],
-)
-def test_a_part_comes_from_the_model_that_trained_it(
-    list_all, changes, ict, warm_up
-):
-    """Also where one of the two trainings before REALM's is left out."""
-    found = list_all(**changes)
-    begin = ict if warm_up == "model" else warm_up
-    for name in ("pretrained-realm-0", "finetuned-orqa+warm_up-0"):
-        assert _read(found[name], "model") == [begin]
-    for name, towers, reader in (
-        ("realm_retriever+baseline_encoder", "pretrained-realm-0", warm_up),
-        ("baseline_retriever+realm_encoder", ict, "pretrained-realm-0"),
-    ):
-        (model,) = _read(found[f"finetuned-{name}-0"], "model")
-        assert _read(found[model], "towers", "reader") == [towers, reader]
+    assert _read(found["finetuned-orqa+warm_up-0"], "model") == ["warm-up"]
 
 
 def test_the_steps_of_table_1(list_all):
@@ -418,7 +382,7 @@ def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             _systems(tmp_path, **given).run()
     before = times()
-    assert {"warm-up", "ict"} <= set(before)
+    assert {"warm-up", "index-start"} <= set(before)
     results = _systems(tmp_path, **given).run()
     after = times()
     assert {name: after[name] for name in before} == before
@@ -426,8 +390,8 @@ def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch):
     assert _systems(tmp_path, **given).run() == results
     assert times() == after
     assert json.loads((output / "results.json").read_text()) == results
-    # Both have the towers of the Inverse Cloze Task.
-    recall = metrics("zero-shot-ict-nq.test")["answer_recall@5"]
+    # Both have the initial towers.
+    recall = metrics("zero-shot-start-nq.test")["answer_recall@5"]
     for name in given["cells"]:
         found = metrics(f"evaluation-{name}-0-nq.test")
         seed = results["systems"][name]["0"]["nq.test"]
@@ -439,7 +403,8 @@ def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch):
         ):
             expected = dict.fromkeys(("mean", "low", "high"), value)
             assert summary[metric] == expected
+    given["set_pretrain"] = (*SET_PRETRAIN, "masked_lm_steps=3")
     with pytest.raises(
-        realm.InputError, match=r"ict was made with num_steps=7 \(now 3\)"
+        realm.InputError, match=r"warm-up was made with .*=2 \(now 3\)"
     ):
-        _systems(tmp_path, **given, set_ict=("num_steps=3",)).run()
+        _systems(tmp_path, **given).run()

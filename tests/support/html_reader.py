@@ -1,14 +1,15 @@
-"""What a browser would show of a page that needs nothing else."""
+"""The elements of an HTML page that needs nothing else."""
 
 import collections
-import html.parser
 import re
+
+import bs4
 
 _VOID = {"meta", "input", "link", "img"}
 
 
-class Page(html.parser.HTMLParser):
-    """A page, read; every element must be closed, none may hold a handler.
+class Page:
+    """A page; every element must be closed, and none may hold a handler.
 
     Args:
         content: str. HTML.
@@ -20,41 +21,27 @@ class Page(html.parser.HTMLParser):
     """
 
     def __init__(self, content):
-        super().__init__()
+        soup = bs4.BeautifulSoup(content, "html.parser")
         self.texts = collections.defaultdict(list)
         self.attributes = collections.defaultdict(list)
-        self.tables = []
-        self._open = []
-        self.feed(content)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag, attributes):
-        self.handle_startendtag(tag, attributes)
-        if tag not in _VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        for name, value in attributes:
-            assert name != "src" and not name.startswith("on")
-            assert name != "xlink:href" or value.startswith("#")
-        self.texts[tag].append("")
-        self.attributes[tag].append(dict(attributes))
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag
-
-    def handle_data(self, data):
-        for tag in set(self._open):
-            self.texts[tag][-1] += data
-        if {"td", "th"} & set(self._open):
-            self.tables[-1][-1][-1] += data
+        for each in soup.find_all(True):
+            self.texts[each.name].append(each.get_text())
+            self.attributes[each.name].append(each.attrs)
+            for name, value in each.attrs.items():
+                assert name != "src" and not name.startswith("on")
+                assert name != "xlink:href" or value.startswith("#")
+        for name, found in self.texts.items():
+            num_closed = len(
+                re.findall(rf"</{name}>|<{name}\b[^>]*/>", content)
+            )
+            assert name in _VOID or num_closed == len(found), name
+        self.tables = [
+            [
+                [cell.get_text() for cell in row.find_all(["td", "th"])]
+                for row in table.find_all("tr")
+            ]
+            for table in soup.find_all("table")
+        ]
 
 
 def read(path, *, scripts=0):

@@ -91,22 +91,29 @@ def _blob(content):
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
+def _entries(files):
+    """Files as `list_repo_tree` and `model_info` name them."""
+    return [
+        {
+            **{"type": "file", "path": name, "rfilename": name},
+            **{"size": len(content), "oid": _blob(content)},
+            "blobId": _blob(content),
+        }
+        for name, content in files.items()
+    ]
+
+
+class _Refused(Exception):
+    """A status and the value of X-Error-Code."""
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
         pass
 
-    def do_HEAD(self):
-        self._do()
-
     def do_GET(self):
-        self._do()
-
-    def do_POST(self):
-        self._do()
-
-    def _do(self):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         self.server.asked.append((self.command, path))
         length = int(self.headers.get("Content-Length") or 0)
@@ -122,9 +129,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         ):
             found = re.fullmatch(pattern, path)
             if found:
-                answer(body, *found.groups())
+                try:
+                    answer(body, *found.groups())
+                except _Refused as refused:
+                    status, code = refused.args
+                    self._send(status, X_Error_Code=code)
                 return
         self._send(404, {"error": f"stub: {path}"})
+
+    do_HEAD = do_POST = do_GET
 
     def _send(self, status, content=b"", **headers):
         if not isinstance(content, bytes):
@@ -139,61 +152,28 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _repo(self, repo, revision="main"):
-        """The files of a repository; `None` if it was refused."""
+        """The files of a repository."""
         files = self.server.repos.get(repo)
         if files is None:
-            self._send(404, X_Error_Code="RepoNotFound")
-        elif repo in self.server.gated:
-            self._send(403, X_Error_Code="GatedRepo")
-        elif revision not in (None, "main", commit(files)):
-            self._send(404, X_Error_Code="RevisionNotFound")
-        else:
-            return files
-        return None
+            raise _Refused(404, "RepoNotFound")
+        if repo in self.server.gated:
+            raise _Refused(403, "GatedRepo")
+        if revision not in (None, "main", commit(files)):
+            raise _Refused(404, "RevisionNotFound")
+        return files
 
     def _info(self, _, repo, revision):
         files = self._repo(repo, revision)
-        if files is None:
-            return
-        siblings = [
-            {"rfilename": name, "size": len(content), "blobId": _blob(content)}
-            for name, content in files.items()
-        ]
-        self._send(
-            200,
-            {
-                "id": repo,
-                "sha": commit(files),
-                "private": False,
-                "tags": [],
-                "siblings": siblings,
-            },
-        )
+        about = {"id": repo, "sha": commit(files), "private": False, "tags": []}
+        self._send(200, {**about, "siblings": _entries(files)})
 
     def _tree(self, _, repo, revision):
-        files = self._repo(repo, revision)
-        if files is None:
-            return
-        self._send(
-            200,
-            [
-                {
-                    "type": "file",
-                    "path": name,
-                    "size": len(content),
-                    "oid": _blob(content),
-                }
-                for name, content in files.items()
-            ],
-        )
+        self._send(200, _entries(self._repo(repo, revision)))
 
     def _file(self, _, repo, revision, name):
         files = self._repo(repo, revision)
-        if files is None:
-            return
         if name not in files:
-            self._send(404, X_Error_Code="EntryNotFound")
-            return
+            raise _Refused(404, "EntryNotFound")
         content = files[name]
         headers = {
             "ETag": f'"{_blob(content)}"',
@@ -201,22 +181,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }
         self._send(200, content, **headers)
 
-    def _may_write(self):
-        if self.headers.get("Authorization") == f"Bearer {self.server.token}":
-            return True
-        self._send(401, {"error": "Invalid credentials"})
-        return False
+    def _check_token(self):
+        if self.headers.get("Authorization") != f"Bearer {self.server.token}":
+            raise _Refused(401, "InvalidCredentials")
 
     def _create(self, body):
-        if not self._may_write():
-            return
+        self._check_token()
         asked = json.loads(body)
         repo = f"{asked.get('organization') or 'me'}/{asked['name']}"
-        if repo in self.server.repos:
-            self._send(409, {"url": f"{self.server.url}/{repo}"})
-            return
-        self.server.repos[repo] = {}
-        self._send(200, {"url": f"{self.server.url}/{repo}"})
+        is_there = repo in self.server.repos
+        self.server.repos.setdefault(repo, {})
+        url = f"{self.server.url}/{repo}"
+        self._send(409 if is_there else 200, {"url": url})
 
     def _validate(self, _):
         self._send(200, {"errors": [], "warnings": []})
@@ -233,8 +209,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(200, {"files": files})
 
     def _commit(self, body, repo, _):
-        if not self._may_write():
-            return
+        self._check_token()
         files = self.server.repos[repo]
         for line in body.splitlines():
             each = json.loads(line)
