@@ -101,9 +101,8 @@ def _rows(files, base_url, fields, counts, unread):
                 reason = error
                 counts[f"dropped_{documents.UNREADABLE}"] += 1
             print(f"warning: {reason} The file is left out.", file=sys.stderr)
-            # An empty file has no documents that a sync could keep.
-            if os.path.getsize(path):
-                unread.add(_below(path, root))
+            # A sync keeps the documents that it had: it may be written again.
+            unread.add(_below(path, root))
             continue
         if not found and counts.total() == before:
             print(f"warning: {path} has no text.", file=sys.stderr)
