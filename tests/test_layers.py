@@ -31,11 +31,6 @@ LAYERS = (
     ("cli",),
 )
 RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in line}
-# (module, what it imports): why it may.
-EXCEPTIONS = {
-    ("artifacts.objects", "retrieval.index"): "`Index.load`: an object is "
-    "opened by what knows its files",
-}
 
 
 def _name(path):
@@ -137,14 +132,11 @@ def test_an_upward_import_is_found():
 
 
 def test_imports_point_one_way():
-    upward = {}
-    for module, path in FILES.items():
-        for line, found in _upward(module, path.read_text("utf-8")):
-            upward[module, found] = (
-                f"{path.relative_to(ROOT)}:{line}: {module} imports {found}, "
-                "which is on a later line of LAYERS: hand the object on, or "
-                "move the name to a package of an earlier line."
-            )
-    wrong = [text for pair, text in upward.items() if pair not in EXCEPTIONS]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {module} imports {found}, which is "
+        "on a later line of LAYERS: hand the object on, or move the name to a "
+        "package of an earlier line."
+        for module, path in FILES.items()
+        for line, found in _upward(module, path.read_text("utf-8"))
+    ]
     assert not wrong, "\n".join(wrong)
-    assert upward.keys() == EXCEPTIONS.keys(), "an exception is not needed"

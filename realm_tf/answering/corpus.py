@@ -11,6 +11,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
+from realm_tf.retrieval import index as retrieval_index
 
 
 def load_model(model: Model, **arguments):
@@ -70,7 +71,7 @@ class Corpus:
         corpus = cls(
             load_model(model, **arguments),
             blocks.records,
-            index.load(quantize=quantize),
+            retrieval_index.load(index, quantize=quantize),
         )
         corpus.check()
         return corpus

@@ -6,13 +6,11 @@ Needs NumPy alone: no TensorFlow, no tokenizer.
 import math
 import mmap
 import os
-import shutil
-import tempfile
 
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
@@ -30,7 +28,7 @@ def mapped_zeros(shape: tuple[int, ...], dtype) -> np.ndarray:
 def load_array(path: str) -> np.ndarray:
     """A file of embeddings or of an index, memory-mapped.
 
-    A remote one is copied to a temporary file, which goes with the array.
+    A remote one is copied to the cache of this machine.
 
     Raises:
         InputError: if it is missing or damaged.
@@ -38,14 +36,7 @@ def load_array(path: str) -> np.ndarray:
     if not Path(path).exists():
         raise InputError(f"{path} is missing: make its directory again.")
     try:
-        if not is_remote(path):
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        with tempfile.NamedTemporaryFile(suffix=".npy") as copy:
-            with Path(path).open("rb") as file:
-                shutil.copyfileobj(file, copy)
-            copy.flush()
-            # Private: when it is shared, no file is there to be opened again.
-            return np.load(copy.name, mmap_mode="c", allow_pickle=False)
+        return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."

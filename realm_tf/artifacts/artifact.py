@@ -9,12 +9,13 @@ and the marker comes last.
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import time
 
-from realm_tf.artifacts.disk import is_disk_full
-from realm_tf.artifacts.disk import locked
+import filelock
+
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
@@ -26,8 +27,11 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
-# In that file, when the run began and what others before it took.
-_CLOCK = "clock"
+_DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+
+
+class BeingWritten(InputError):
+    """Another process has the lock of a directory."""
 
 
 @dataclasses.dataclass
@@ -91,14 +95,14 @@ def write(
     in_place = directory == output
     with contextlib.nullcontext() if in_place else locked(output):
         started = time.time()
-        spent = _prepare(output, directory, job, resumable, started)
+        _prepare(output, directory, job, resumable)
         stage = Stage(directory, {}, job["parameters"])
         try:
             yield stage
             metadata = {
                 **job,
                 **stage.metadata,
-                "seconds": round(spent + time.time() - started, 1),
+                "seconds": round(time.time() - started, 1),
             }
             write_text(
                 stage.path(METADATA),
@@ -120,14 +124,9 @@ def write(
             os.rename(directory, output)
 
 
-def partial(output: str) -> str:
-    """Where a local directory is until it is complete."""
-    return f"{str(output).rstrip('/')}.partial"
-
-
 def unfinished(output: str) -> str:
-    """Where a directory is until it is complete, on an object store, too."""
-    return output if is_remote(output) else partial(output)
+    """Where a directory is until it is complete."""
+    return output if is_remote(output) else f"{output.rstrip('/')}.partial"
 
 
 def differences(made: dict, job: dict) -> list[str]:
@@ -153,19 +152,16 @@ def differences(made: dict, job: dict) -> list[str]:
     return found
 
 
-def _prepare(output, directory, job, resumable, started):
-    """Makes the directory; returns the seconds of the runs that it goes on."""
+def _prepare(output, directory, job, resumable):
     in_place = directory == output
     if Path(output).exists() and not (in_place and _is_rest(directory)):
         raise InputError(
             f"{output} exists already: choose another --output, or remove it."
         )
-    begun, spent = interrupted_job(directory), 0.0
+    begun = interrupted_job(directory)
     if begun is None or (not resumable and begun["kind"] == job["kind"]):
         remove(directory)
-    elif begun == as_json(job):
-        spent = _spent(directory)
-    else:
+    elif begun != as_json(job):
         # Hours of work, perhaps.
         what = [
             f"{name} {begun[name]} (now {job[name]})"
@@ -180,28 +176,8 @@ def _prepare(output, directory, job, resumable, started):
     Path(directory).mkdir(parents=True, exist_ok=True)
     write_text(
         os.path.join(directory, JOB),
-        json.dumps(
-            {**job, _CLOCK: {"spent": spent, "started": started}},
-            sort_keys=True,
-            indent=2,
-        ),
+        json.dumps(job, sort_keys=True, indent=2),
     )
-    return spent
-
-
-def _spent(directory):
-    """Seconds of the runs before, of which the last may have been killed."""
-    clock = _job(directory).get(_CLOCK)
-    if is_remote(directory) or not clock:
-        return 0.0
-    # The newest file is the last sign of life.
-    files = (
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(directory)
-        for name in names
-    )
-    last = max(map(os.path.getmtime, files))
-    return clock["spent"] + max(0.0, last - clock["started"])
 
 
 def as_json(value):
@@ -219,13 +195,6 @@ def interrupted_job(directory: str) -> dict | None:
         dict of `kind`, `parameters`, `parents` and `version`; `None` if
         there is none.
     """
-    job = _job(directory)
-    if job:
-        job.pop(_CLOCK, None)
-    return job
-
-
-def _job(directory):
     path = Path(os.path.join(directory, JOB))
     if not path.exists():
         return None
@@ -240,13 +209,12 @@ def _is_rest(directory):
     )
 
 
-def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
+def read(directory: str, *, kind: str = "") -> dict:
     """The metadata of a complete stage directory.
 
     Args:
         directory: str.
-        kind: str, or tuple of them. What it must hold, or one of what.
-            Defaults to `()`: whatever it is.
+        kind: str. What it must hold. Defaults to `""`: whatever it is.
 
     Returns:
         dict, the content of `metadata.json`.
@@ -254,11 +222,9 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
     Raises:
         InputError: if it is missing, incomplete, damaged or of another kind.
     """
-    kinds = (kind,) if isinstance(kind, str) else kind
     directory = str(directory).rstrip("/")
-    expected = " or ".join(map(repr, kinds))
     if not is_complete(directory):
-        if Path(partial(directory)).exists():
+        if Path(f"{directory}.partial").exists():
             raise InputError(
                 f"{directory} is not complete: the run that writes it was "
                 "interrupted or is still going. Start that command again."
@@ -266,7 +232,7 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
         what = (
             "is not complete" if Path(directory).exists() else "does not exist"
         )
-        of_kind = f" of kind {expected}" if expected else ""
+        of_kind = f" of kind {kind!r}" if kind else ""
         raise InputError(
             f"{directory} {what}: expected a directory{of_kind} with the marker "
             f"{MARKER}."
@@ -280,11 +246,57 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
             f"{path} is missing or damaged, though {MARKER} is beside it: "
             "make the directory again."
         ) from error
-    if kinds and found not in kinds:
-        raise InputError(f"{directory} holds {found!r}, expected {expected}.")
+    if kind not in ("", found):
+        raise InputError(f"{directory} holds {found!r}, expected {kind!r}.")
     return metadata
 
 
 def is_complete(directory: str) -> bool:
     """Whether `directory` was written to its end."""
     return Path(os.path.join(str(directory), MARKER)).exists()
+
+
+@contextlib.contextmanager
+def locked(output: str):
+    """Keeps other processes of this machine from writing one directory.
+
+    The lock goes with the process, however that ends.
+
+    Args:
+        output: str. The directory, which need not be there.
+
+    Raises:
+        BeingWritten: if another process has it.
+        InputError: if the lock cannot be made.
+    """
+    path = f"{output}.lock"
+    lock = filelock.FileLock(path, blocking=False)
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise BeingWritten(
+            f"{output} is being written by another process: wait for it or "
+            "choose another --output."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"{output} cannot be written: {error.strerror or error}. "
+            "Choose another --output."
+        ) from error
+    try:
+        yield
+    finally:
+        # While it is held: `FileLock` refuses a file that is no longer there.
+        remove(path)
+        lock.release()
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an exception, or one that led to it, says that a disk is full."""
+    while error is not None:
+        # TensorFlow's errors say it in words only.
+        if any(text in str(error) for text in _DISK_FULL):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -102,7 +102,8 @@ class BlockRecords:
         ]
         num_blocks = sum(len(rows) for _, rows in parts)
         if capacity is not None:
-            tables.append(_empty(capacity - num_blocks))
+            empty = [schema.Block(-1, "", "", "")] * (capacity - num_blocks)
+            tables.append(record_files.rows_to_table(schema.Block, empty))
         found = cls(blocks, pa.concat_tables(tables))
         found.num_blocks = num_blocks
         if capacity is not None:
@@ -179,28 +180,13 @@ class BlockRecords:
         return _padded(self._title_ids, max_length)
 
     def count_wordpieces(self) -> np.ndarray:
-        """Wordpieces of each block with its title, int64 `(num_blocks,)`."""
+        """Wordpieces of each block with its title, int32 `(num_blocks,)`."""
         return self._token_ids.lengths() + self._title_ids.lengths()
 
     def count_sentences(self) -> np.ndarray:
         """Sentences with a wordpiece of each block, int32 `(num_blocks,)`."""
-        found = [np.zeros(0, "int32")]
-        for (starts, counts), (sentences, num_sentences) in zip(
-            self._token_starts.parts(),
-            self._sentence_starts.parts(),
-            strict=True,
-        ):
-            row = np.repeat(np.arange(len(counts)), num_sentences)
-            # Code points of all blocks, in rising order.
-            places = np.searchsorted(
-                np.repeat(np.arange(len(counts)) << 32, counts) + starts,
-                (row << 32) + sentences,
-            )
-            limits = np.minimum(
-                np.append(places[1:], len(starts)), np.cumsum(counts)[row]
-            )
-            found.append(np.bincount(row[places < limits], None, len(counts)))
-        return np.concatenate(found).astype("int32")
+        counts = (len(self[n].sentence_starts) for n in range(len(self)))
+        return np.fromiter(counts, "int32", len(self))
 
     def article_numbers(self) -> np.ndarray:
         """int32 `(num_blocks,)`; blocks of one article share theirs."""
@@ -229,15 +215,3 @@ class BlockRecords:
 def _padded(column, max_length):
     lengths = np.minimum(column.lengths(), max_length).astype("int32")
     return column.padded(int(lengths.max(initial=0))), lengths
-
-
-def _empty(number):
-    columns = record_files.schema_of(schema.Block)
-    return record_files.to_table(
-        columns,
-        {
-            field.name: [{pa.int64(): -1, pa.string(): ""}.get(field.type, [])]
-            * number
-            for field in columns
-        },
-    )

@@ -95,15 +95,14 @@ class Artifact(Named):
         path: str or path. The directory, local or remote.
 
     Attributes:
-        kind: str. What the directory holds: one of `kinds`.
+        kind: str. What the directory holds.
         fingerprint: str. Digest of what decides the content, 16 hexadecimal
             digits.
         parents: dict. Name to fingerprint of what it was made from.
         parameters: dict. What determined the content besides the parents.
     """
 
-    kinds: ClassVar[tuple[str, ...]] = ()
-    kind = recorded("kind")
+    kind: ClassVar[str] = ""
     fingerprint = recorded("fingerprint")
     parents = recorded("parents")
     parameters = recorded("parameters")
@@ -121,7 +120,7 @@ class Artifact(Named):
             InputError: if the directory is missing, incomplete or of another
                 kind.
         """
-        return artifact.read(self.directory, kind=self.kinds)
+        return artifact.read(self.directory, kind=self.kind)
 
     @property
     def is_complete(self) -> bool:

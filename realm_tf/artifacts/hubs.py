@@ -80,16 +80,6 @@ def push(directory: str, address: str, *, message: str) -> str:
         ).commit_url
 
 
-def suggestion(path: str) -> str:
-    """What to say of a directory that is not there: perhaps it is a name."""
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", path) and not os.path.exists(path):
-        return (
-            f" For the model of this name on the Hugging Face Hub write "
-            f"{_PREFIX}{path}."
-        )
-    return ""
-
-
 def _parse(address):
     found = _ADDRESS.fullmatch(address)
     if found is None:
@@ -102,36 +92,15 @@ def _parse(address):
 
 @contextlib.contextmanager
 def _explained(address):
-    """Turns errors of the hub's library into one sentence."""
+    """Turns errors of the hub's library, which name the remedy, into ours."""
     from huggingface_hub import errors
 
-    advice = {
-        errors.GatedRepoError: "is open only to those who accepted its terms: "
-        "accept them on its page and log in with `hf auth login`.",
-        errors.RepositoryNotFoundError: "is not on the hub, or not for "
-        "everybody: check its name, or log in with `hf auth login`.",
-        errors.RevisionNotFoundError: "has no such branch, tag or commit.",
-        errors.LocalEntryNotFoundError: "cannot be reached, and nothing of it "
-        "was fetched before. Check the network, HF_ENDPOINT and "
-        "HF_HUB_OFFLINE, or name a local directory.",
-    }
     try:
         yield
     except (OSError, ValueError, errors.HTTPError) as error:
-        response = getattr(error, "response", None)
-        said = next(
-            (text for kind, text in advice.items() if isinstance(error, kind)),
-            None,
-        )
-        if said is None and getattr(response, "status_code", 0) in (401, 403):
-            said = (
-                "may not be read or written so: log in with `hf auth login`, "
-                "by a token that may."
-            )
-        if said is None:
-            first_line = str(error).strip().partition("\n")[0]
-            said = (
-                f"was not transferred ({type(error).__name__}: {first_line}). "
-                "Run the same command again to continue."
-            )
-        raise InputError(f"{address} {said}") from error
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"{address}: {type(error).__name__}: {said} If access is denied, "
+            "log in with `hf auth login`; after a broken transfer, run the same "
+            "command again."
+        ) from error

@@ -8,37 +8,21 @@ metadata of what was made from them.
 from realm_tf.errors import InputError
 
 
-def check_vocabulary(blocks, model) -> None:
-    """Refuses blocks that were cut with another vocabulary than a model's.
+def check_vocabulary(one, other) -> None:
+    """Refuses two directories whose wordpieces differ.
 
     Args:
-        blocks: `Blocks`.
-        model: `Model`.
+        one: `Blocks` or `Model`.
+        other: `Model`.
 
     Raises:
         InputError: if the tokenizers differ.
     """
-    if blocks.tokenizer != model.tokenizer:
+    if one.tokenizer != other.tokenizer:
         raise InputError(
-            f"{blocks} was cut with another vocabulary than that of {model}: "
-            f"run `realm chunk --vocab {model.vocabulary}`."
-        )
-
-
-def check_one_vocabulary(first, second) -> None:
-    """Refuses two models whose wordpieces differ.
-
-    Args:
-        first: `Model`.
-        second: `Model`.
-
-    Raises:
-        InputError: if the tokenizers differ.
-    """
-    if first.tokenizer != second.tokenizer:
-        raise InputError(
-            f"{first} and {second} have different vocabularies: a model can "
-            "take its parts from two of one vocabulary only."
+            f"{one} and {other} have different vocabularies. Make blocks of "
+            f"this vocabulary with `realm chunk --vocab {other.vocabulary}`, or "
+            "choose another model."
         )
 
 
@@ -47,33 +31,29 @@ def check_teacher(teacher, *, model, reads_titles: bool) -> None:
 
     Args:
         teacher: `Model`.
-        model: `Model`. Who learns.
+        model: `Model`. The student.
         reads_titles: bool. Whether it will read titles in any case.
 
     Raises:
         InputError: if wordpieces, spans or lengths differ, or one reads titles.
     """
-    check_one_vocabulary(model, teacher)
-    reader, other = model.config["reader"], teacher.config["reader"]
-    for found, wanted, what in (
-        (
-            other.get("reads_titles", False),
-            reads_titles or reader.get("reads_titles", False),
-            "reads_titles",
-        ),
-        (other["max_span_width"], reader["max_span_width"], "max_span_width"),
-        (
-            other["encoder"]["max_sequence_length"],
-            reader["encoder"]["max_sequence_length"],
-            "max_sequence_length",
-        ),
-    ):
-        if found != wanted:
-            raise InputError(
-                f"--teachers {teacher} reads other inputs than {model} will: "
-                f"{what} is {found}, not {wanted}. Take one that learned with "
-                "the same settings."
-            )
+    check_vocabulary(model, teacher)
+
+    def inputs(config):
+        encoder = config["encoder"]
+        return {
+            "reads_titles": config.get("reads_titles", False),
+            "max_span_width": config["max_span_width"],
+            "max_sequence_length": encoder["max_sequence_length"],
+        }
+
+    found, wanted = (inputs(x.config["reader"]) for x in (teacher, model))
+    wanted["reads_titles"] |= reads_titles
+    if found != wanted:
+        raise InputError(
+            f"--teachers {teacher} reads other inputs than {model} will: "
+            f"{found}, expected {wanted}."
+        )
 
 
 def check_lengths(model, parameters: dict) -> None:
@@ -91,34 +71,13 @@ def check_lengths(model, parameters: dict) -> None:
         ("max_block_length", "block_embedder"),
         ("max_joint_length", "reader"),
     ):
-        length = parameters.get(name, 0)
         config = model.config[part]
         limit = config["encoder"]["max_sequence_length"]
-        limit -= len(config.get("prefix_ids", ()))
-        if length > limit:
-            raise InputError(
-                f"The encoders of {model} take {limit} wordpieces. "
-                f"Received: {name}={length}"
-            )
-
-
-def check_frozen(model, parameters: dict, *, lowest_of: str) -> None:
-    """Refuses to freeze more layers than a model's encoders have.
-
-    Args:
-        model: `Model`.
-        parameters: dict. Of a recipe, with `num_frozen_layers`.
-        lowest_of: str. The part whose layers it counts.
-
-    Raises:
-        InputError: if there are not so many.
-    """
-    name = "num_frozen_layers"
-    number = model.config[lowest_of]["encoder"]["num_layers"]
-    if parameters.get(name, 0) > number:
-        raise InputError(
-            f"The {lowest_of} of {model} has {number} layers: freeze at most "
-            f"{number} layers with --set {name}=N. Received: {parameters[name]}"
+        check_length(
+            parameters.get(name, 0),
+            limit - len(config.get("prefix_ids", ())),
+            what=f"{name} of {model}",
+            mend=f"choose a smaller one with --set {name}=N",
         )
 
 

@@ -43,8 +43,7 @@ class Card:
             found["license"],
             tuple(map(tuple, found["sources"])),
             tuple(found["notes"]),
-            # Not in cards of earlier versions.
-            tuple(found.get("languages", ())),
+            tuple(found["languages"]),
         )
 
 

@@ -1,7 +1,6 @@
 """The directories and files that realm's commands hand to each other."""
 
 import functools
-import os
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -10,16 +9,13 @@ import pyarrow
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import hubs
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import cache_dir
-from realm_tf.artifacts.paths import is_remote
-from realm_tf.artifacts.paths import writing
+from realm_tf.artifacts.paths import local_copy
 from realm_tf.errors import InputError
 
 # Rows of an embeddings shard. What a killed run loses for each of its threads,
@@ -51,8 +47,8 @@ class Records(Artifact):
         Shards on an object store are copied to a cache of this machine.
 
         Raises:
-            InputError: if the directory is not complete, a shard is missing or
-                damaged, or the ids of blocks are not 0, 1, 2, ...
+            InputError: if the directory is not complete, or a shard is missing
+                or damaged.
         """
         return self._part(0, len(self))
 
@@ -82,20 +78,13 @@ class Records(Artifact):
         """Some records as a table; only their shards are opened."""
         rows = self.metadata["shard_rows"]
         names = sorted(each.name for each in Path(self.path).iterdir())
-        if any(name.endswith(".tfrecord.gz") for name in names):
-            raise InputError(
-                f"{self} holds TFRecords of an earlier version of realm: make "
-                f"it again with `realm {self.command}`."
-            )
         names = [x for x in names if x.endswith(record_files.ENDING)]
         if len(names) != len(rows):
             raise InputError(
                 f"{self} holds {len(names)} shards, expected {len(rows)}: make "
-                "it again."
+                f"it again with `realm {self.command}`."
             )
-        tables = [
-            record_files.schema_of(self.record).empty_table(),
-        ]
+        tables = [record_files.schema_of(self.record).empty_table()]
         first = 0
         for name, size in zip(names, rows, strict=True):
             a, b = max(first, start), min(first + size, limit)
@@ -107,33 +96,14 @@ class Records(Artifact):
 
     def _shard(self, name, first, size):
         path = self.file(name)
-        table = record_files.open_file(self._local(path)).read_all()
+        table = record_files.open_file(local_copy(path)).read_all()
         table = table.replace_schema_metadata(None)
-        if table.num_rows != size or (
-            self.record is schema.Block
-            # The ends alone: to read all would touch the whole file.
-            and any(
-                table["block_id"][row].as_py() != first + row
-                for row in (0, size - 1)
-            )
-        ):
+        if table.num_rows != size:
             raise InputError(
                 f"{path} does not hold the {self.what} {first} to "
                 f"{first + size - 1}: make its directory again."
             )
         return table
-
-    def _local(self, path):
-        if not is_remote(path):
-            return path
-        rows = str(self.metadata["shard_rows"])
-        content = fingerprints.fingerprint(self.fingerprint, rows)
-        copy = os.path.join(cache_dir(), content, os.path.basename(path))
-        if not os.path.exists(copy):
-            os.makedirs(os.path.dirname(copy), exist_ok=True)
-            with writing(copy) as temporary:
-                Path(path).copy(temporary)
-        return copy
 
     def summary(self) -> str:
         return f"{len(self):,} {self.what}"
@@ -152,7 +122,7 @@ class Blocks(Records):
     Blocks('not-there', not made yet)
     """
 
-    kinds = ("blocks",)
+    kind = "blocks"
     what = "blocks"
     command = "chunk"
     record = schema.Block
@@ -174,7 +144,7 @@ class Passages(Records):
         num_passages: int. How many passages there are.
     """
 
-    kinds = ("annotated",)
+    kind = "annotated"
     what = "passages"
     command = "annotate"
     record = schema.AnnotatedPassage
@@ -196,7 +166,7 @@ class Embeddings(Artifact):
         num_blocks: int. How many rows there are.
     """
 
-    kinds = ("embeddings",)
+    kind = "embeddings"
     num_blocks = recorded("num_blocks")
 
     @functools.cached_property
@@ -225,7 +195,7 @@ class Index(Artifact):
         num_blocks: int. How many blocks can be found.
     """
 
-    kinds = ("index",)
+    kind = "index"
     num_blocks = recorded("num_blocks")
 
     @property
@@ -247,12 +217,6 @@ class Index(Artifact):
             for name in names
         }
 
-    def load(self, *, quantize: str = "none"):
-        """The `retrieval.index.Index` of its kind; see `Index.from_files`."""
-        from realm_tf.retrieval.index import index_class
-
-        return index_class(self.search).from_files(self, quantize=quantize)
-
     def summary(self) -> str:
         return f"{self.search} index over {self.num_blocks:,} blocks"
 
@@ -268,7 +232,7 @@ class Model(Artifact):
         block_tower: str. Fingerprint of all that decides a block's embedding.
     """
 
-    kinds = ("model",)
+    kind = "model"
     tokenizer = recorded("tokenizer")
     block_tower = recorded("block_tower")
 
@@ -288,18 +252,11 @@ class Model(Artifact):
         """The content of config.json."""
         return self.read_json("config.json")
 
-    def summary(self) -> str:
-        encoder = self.config["query_embedder"]["encoder"]
-        return (
-            f"towers of {encoder['num_layers']} layers, "
-            f"{encoder['hidden_dim']} wide"
-        )
-
 
 class Tagger(Artifact):
     """The BERT tagger of salient spans."""
 
-    kinds = ("tagger",)
+    kind = "tagger"
 
     @functools.cached_property
     def metrics(self) -> dict:
@@ -310,13 +267,13 @@ class Tagger(Artifact):
 class QuestionSet(Artifact):
     """Questions files of `realm questions`."""
 
-    kinds = ("questions",)
+    kind = "questions"
 
 
 class Evaluation(Artifact):
     """What `realm evaluate` measured: metrics, predictions, a report."""
 
-    kinds = ("evaluation",)
+    kind = "evaluation"
 
     @functools.cached_property
     def metrics(self) -> dict:
@@ -333,18 +290,11 @@ class Evaluation(Artifact):
         path = self.file("predictions.jsonl")
         return [each.line for each in question_files.read_questions(path)]
 
-    def summary(self) -> str:
-        found = [f"{self.metrics['questions']} questions"]
-        for name in ("exact_match", "answer_recall@5"):
-            if name in self.metrics:
-                found.append(f"{name} {self.metrics[name]:.3f}")
-        return ", ".join(found)
-
 
 class Comparison(Artifact):
     """Evaluations of the same questions side by side, by `realm compare`."""
 
-    kinds = ("comparison",)
+    kind = "comparison"
 
     @functools.cached_property
     def content(self) -> dict:
@@ -360,13 +310,13 @@ class Comparison(Artifact):
 class SavedModel(Artifact):
     """One version of an export: raw question in, answer with evidence out."""
 
-    kinds = ("saved_model",)
+    kind = "saved_model"
 
 
 class Verification(Artifact):
     """What `realm verify` found, where no check failed."""
 
-    kinds = ("verification",)
+    kind = "verification"
 
 
 def open_any(path: str) -> Artifact:
@@ -379,9 +329,8 @@ def open_any(path: str) -> Artifact:
         InputError: if no command finished writing it, or the kind is unknown.
     """
     kind = artifact.read(path)["kind"]
-    kinds = [*Artifact.__subclasses__(), *Records.__subclasses__()]
-    for each in kinds:
-        if kind in each.kinds:
+    for each in (*Artifact.__subclasses__(), *Records.__subclasses__()):
+        if kind == each.kind:
             return each(path)
     raise InputError(
         f"{path} holds {kind!r}, which this version no longer or not yet reads: "

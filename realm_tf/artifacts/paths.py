@@ -5,8 +5,8 @@ which go through TensorFlow's file system.
 """
 
 import contextlib
+import hashlib
 import os
-import tempfile
 import threading
 
 from etils.epath import Path
@@ -51,13 +51,8 @@ def writing(path: str, *, directory: str | None = None):
 
 def write_text(path: str, text: str) -> None:
     """Writes a UTF-8 file; a local one appears whole or not at all."""
-    if is_remote(path):
-        Path(path).write_text(text)
-        return
-    # What a killed run leaves of it, the next one writes over.
-    temporary = Path(f"{path}{TEMPORARY}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    with writing(path) as temporary:
+        Path(temporary).write_text(text)
 
 
 def check_new_file(path: str, *, flag: str) -> None:
@@ -75,19 +70,24 @@ def check_new_file(path: str, *, flag: str) -> None:
         raise InputError(f"{flag}: the directory {folder} does not exist.")
 
 
-def cache_dir() -> str:
-    """A directory of this machine for what can be made again.
+def local_copy(path: str) -> str:
+    """A file that can be mapped into memory: `path`, or a copy of a remote one.
 
-    `$XDG_CACHE_HOME/realm`, or in ~/.cache, or, where neither can be written,
-    one of this user among the temporary files.
+    The copy stays in `$XDG_CACHE_HOME/realm`, by default `~/.cache/realm`, and
+    serves as long as the remote file has the same size and time.
     """
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    path = os.path.join(os.path.expanduser(cache), "realm")
-    with contextlib.suppress(OSError):
-        os.makedirs(path, exist_ok=True)
-    if os.access(path, os.W_OK):
+    if not is_remote(path):
         return path
-    return os.path.join(tempfile.gettempdir(), f"realm-{os.getuid()}")
+    found = Path(path).stat()
+    content = hashlib.sha256(f"{path} {found.length} {found.mtime}".encode())
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+    folder = os.path.join(cache, "realm", content.hexdigest()[:16])
+    copy = os.path.join(folder, os.path.basename(path))
+    if not os.path.exists(copy):
+        os.makedirs(folder, exist_ok=True)
+        with writing(copy) as temporary:
+            Path(path).copy(temporary)
+    return copy
 
 
 def list_files(directory: str) -> list[str]:

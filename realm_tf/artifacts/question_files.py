@@ -188,11 +188,6 @@ def to_question(line, where: str, *, need_answers: bool = True) -> Question:
             f'{where}: "answer_type" must be one of {ANSWER_TYPES}. '
             f"Received: {answer_type!r}"
         )
-    if not isinstance(line.get("language", ENGLISH), str):
-        raise InputError(
-            f'{where}: "language" must be a code such as "de". '
-            f"Received: {line['language']!r}"
-        )
     evidence = line.get("evidence")
     if evidence is not None and not (
         isinstance(evidence, dict)

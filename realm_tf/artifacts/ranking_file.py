@@ -7,11 +7,6 @@ from realm_tf.artifacts.directory import File
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 
-_EXPECTED = (
-    "expected a line `QUERY Q0 BLOCK RANK SCORE RUN` of trec_eval's, or the JSON "
-    "of DPR's retriever"
-)
-
 
 class RankingFile(File):
     """Blocks of questions: a run of trec_eval's, or the JSON of DPR's retriever.
@@ -55,51 +50,31 @@ class RankingFile(File):
     @functools.cached_property
     def _read(self):
         """Whether questions are named by texts, and what each has."""
+        found, what, where = {}, "line", str(self)
         try:
             text = self.data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self} is not UTF-8: {error}") from error
-        if text.lstrip().startswith("["):
-            return True, self._of_dpr(text)
-        return False, self._of_trec(text)
-
-    def _of_trec(self, text):
-        rows = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            where = f"{self}, line {number}"
-            try:
-                query, _, block, _, score, _ = line.split()
-            except ValueError as error:
-                raise InputError(f"{where}: {_EXPECTED}.") from error
-            _add(rows.setdefault(query, {}), block, score, where)
-        return rows
-
-    def _of_dpr(self, text):
-        try:
-            asked = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{self} is not JSON ({error}).") from error
-        rows = {}
-        for number, each in enumerate(asked, 1):
-            where = f"{self}, question {number}"
-            try:
-                found = rows[each["question"]] = {}
-                for block in each["ctxs"]:
-                    _add(found, block["id"], block["score"], where)
-            except (KeyError, TypeError) as error:
-                raise InputError(f"{where}: {_EXPECTED}.") from error
-        return rows
+            rows, read_row = text.splitlines(), _of_trec
+            if by_text := text.lstrip().startswith("["):
+                what, rows, read_row = "question", json.loads(text), _of_dpr
+            for number, row in enumerate(rows, 1):
+                where = f"{self}, {what} {number}"
+                for query, block, score in read_row(row):
+                    found.setdefault(query, {})[int(block)] = float(score)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{where} is no ranking of blocks ({error!r}): "
+                "expected lines `QUERY Q0 BLOCK RANK SCORE RUN` as trec_eval's, "
+                "or the JSON of DPR's retriever. BLOCK is a number; a ranking of "
+                "articles (`realm retrieve --of articles`) cannot be read."
+            ) from error
+        return by_text, found
 
 
-def _add(found, block, score, where):
-    try:
-        block_id, score = int(block), float(score)
-    except ValueError as error:
-        raise InputError(
-            f"{where}: {block!r} with score {score!r} is not the number of a block "
-            "and a score. What ranks articles (`realm retrieve --of articles`) "
-            "cannot be read from."
-        ) from error
-    if block_id in found:
-        raise InputError(f"{where}: block {block_id} is there twice.")
-    found[block_id] = score
+def _of_trec(line):
+    query, _, block, _, score, _ = line.split()
+    yield query, block, score
+
+
+def _of_dpr(asked):
+    for block in asked["ctxs"]:
+        yield asked["question"], block["id"], block["score"]

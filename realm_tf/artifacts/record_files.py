@@ -4,7 +4,6 @@ Record batches are not compressed, so that a file is mapped into memory and
 read in milliseconds. The schema's metadata hold counts and a digest.
 """
 
-import bisect
 import dataclasses
 import hashlib
 import itertools
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts.array_files import smallest_dtype
@@ -227,7 +227,7 @@ def some_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
 class Column(Sequence):
     """A column of strings or of lists of int, by row, without copying it.
 
-    A row is a str, bytes, or an int32 array.
+    A row is a str or an int32 array.
 
     Args:
         column: `pyarrow.ChunkedArray`.
@@ -240,48 +240,30 @@ class Column(Sequence):
     """
 
     def __init__(self, column: pa.ChunkedArray):
-        chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._firsts = [0, *itertools.accumulate(map(len, chunks))]
-        self._is_text = pa.types.is_string(column.type)
-        if pa.types.is_list(column.type):
-            self._chunks = [
-                (chunk.values.to_numpy(), chunk.offsets.to_numpy())
-                for chunk in chunks
-            ]
-        else:
-            self._chunks = [_binary(chunk) for chunk in chunks]
+        self._column = column
 
     def __len__(self):
-        return self._firsts[-1]
+        return len(self._column)
 
     def __getitem__(self, row):
-        if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
-        row = range(len(self))[row]
-        number = bisect.bisect_right(self._firsts, row) - 1
-        values, limits = self._chunks[number]
-        start, limit = limits[row - self._firsts[number] :][:2].tolist()
-        return self._value(values[start:limit])
+        found = self._column[row]
+        return (
+            list(map(_value, found))
+            if isinstance(row, slice)
+            else _value(found)
+        )
 
     def __iter__(self):
-        for values, limits in self._chunks:
-            for start, limit in itertools.pairwise(limits.tolist()):
-                yield self._value(values[start:limit])
-
-    def _value(self, found):
-        if isinstance(found, np.ndarray):
-            return found
-        return str(found, "utf-8") if self._is_text else bytes(found)
+        return map(_value, self._column)
 
     def lengths(self) -> np.ndarray:
-        """int64 array `(num_rows,)`: values of each row."""
-        found = [np.diff(limits) for _, limits in self._chunks]
-        return np.concatenate([np.zeros(0, "int64"), *found])
+        """int32 array `(num_rows,)`: values of each row of lists."""
+        return pc.list_value_length(self._column).to_numpy()
 
     def parts(self):
         """Yields (values, how many are each row's) of some thousand rows."""
-        for values, limits in self._chunks:
-            yield values[limits[0] : limits[-1]], np.diff(limits)
+        for chunk in self._column.chunks:
+            yield chunk.flatten().to_numpy(), chunk.value_lengths().to_numpy()
 
     def _dtype(self):
         parts = (int(values.max(initial=0)) for values, _ in self.parts())
@@ -316,3 +298,9 @@ class Column(Sequence):
             table[first : first + len(lengths)][inside] = values[places]
             first += len(lengths)
         return table
+
+
+def _value(scalar):
+    if isinstance(scalar, pa.ListScalar):
+        return scalar.values.to_numpy()
+    return scalar.as_py()

@@ -1,6 +1,8 @@
 """Arrays of a run by name in one file, such as the weights of a tower."""
 
 import os
+import zipfile
+import zlib
 
 import numpy as np
 
@@ -42,23 +44,15 @@ def read(path: str, names: list[str] | None = None) -> dict[str, np.ndarray]:
                 name: arrays[name]
                 for name in (arrays.files if names is None else names)
             }
-    # Whatever a torn file makes of numpy's reading.
-    except Exception as error:
-        if _is_of_the_machine(error):
-            raise
+    except (
+        EOFError,
+        FileNotFoundError,
+        KeyError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise InputError(
             f"{path} is damaged ({error}): remove the unfinished output to "
             "train from the start."
         ) from error
-
-
-def _is_of_the_machine(error):
-    """Whether it says nothing of the file, such as too many that are open."""
-    has_number = getattr(error, "errno", None) is not None
-    is_missing = isinstance(error, FileNotFoundError)
-    return isinstance(error, MemoryError) or (has_number and not is_missing)
-
-
-def by_number(weights: list) -> dict[str, np.ndarray]:
-    """Weights, as `keras.Model.get_weights` gives them, by their number."""
-    return {str(number): np.asarray(w) for number, w in enumerate(weights)}

@@ -128,7 +128,7 @@ def open_source(source: str) -> Source:
         raise InputError(
             f"{source} holds no config.json: expected a directory with "
             "config.json, weights and vocab.txt, or the address of one, "
-            f"hf://OWNER/NAME.{hubs.suggestion(source)}"
+            "hf://OWNER/NAME."
         )
     with open(path, encoding="utf-8") as file:
         config = read_config(file.read(), source=path)

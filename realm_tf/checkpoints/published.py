@@ -139,7 +139,7 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     difference = _largest_difference(loaded, blocks, rows)
     with artifact.write(
         str(embeddings),
-        kind=Embeddings.kinds[0],
+        kind=Embeddings.kind,
         parameters={"rows_per_shard": ROWS_PER_SHARD},
         parents=parents,
         resumable=True,

@@ -104,12 +104,11 @@ def _clozes(passage, number, asked, generator):
     generator.shuffle(spans)
     found = []
     for start, limit, label in spans:
-        if len(found) == _OF_A_PASSAGE:
-            break
         answer = content[start:limit].decode()
         is_number = label.lower() == "number"
         if (
-            len(answer) < 2
+            len(found) == _OF_A_PASSAGE
+            or len(answer) < 2
             or len(answer.split()) > _MAX_ANSWER_WORDS
             or asked[answer] == _OF_AN_ANSWER
             or (is_number and generator.random() < _NUMBERS_LEFT_OUT)
@@ -161,25 +160,25 @@ def _with_evidence(clozes, titles, texts, retriever):
         _, found = retriever.search([each[1] for each in batch], _NUM_FOUND)
         for cloze, others in zip(batch, found, strict=True):
             number, question, answer, before, after = cloze
-            holds = (
-                other
-                for other in map(int, others)
-                if other != number
-                and finder.contains(other, [answer])
-                and not _is_copy(texts[other], before, after)
-            )
-            other = next(holds, None)
-            # Found as normalised words, and here as it is written.
-            place = -1 if other is None else texts[other].find(answer)
-            if place < 0:
-                continue
-            last = place + len(answer) + _BESIDE
-            sentence = texts[other][max(0, place - _BESIDE) : last]
-            yield {
-                "question": question,
-                "answer": [answer],
-                "evidence": {"title": titles[other], "sentence": sentence},
-            }
+            for other in map(int, others):
+                text = texts[other]
+                # Found as normalised words, and here as it is written.
+                place = text.find(answer)
+                if (
+                    other == number
+                    or place < 0
+                    or not finder.contains(other, [answer])
+                    or _is_copy(text, before, after)
+                ):
+                    continue
+                first = max(0, place - _BESIDE)
+                sentence = text[first : place + len(answer) + _BESIDE]
+                yield {
+                    "question": question,
+                    "answer": [answer],
+                    "evidence": {"title": titles[other], "sentence": sentence},
+                }
+                break
 
 
 def _is_copy(text, before, after):

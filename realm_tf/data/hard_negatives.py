@@ -1,6 +1,5 @@
 """Questions, a block that answers each, and blocks that only look like it."""
 
-import collections
 import dataclasses
 
 import numpy as np
@@ -12,6 +11,13 @@ from realm_tf.text.answers import AnswerFinder
 from realm_tf.text.tokenizer import Tokenizer
 
 NO_BLOCK = -1
+_COUNTS = (
+    *("questions", "dropped_evidence_in_no_block"),
+    *("dropped_no_answer_retrieved", "positives_of_evidence"),
+    "without_hard_negative",
+)
+# The number of what only fills a batch.
+_FILLER = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,13 +71,7 @@ def choose_blocks(
         4.2.
     """
     chosen = []
-    counts = collections.Counter(
-        questions=len(questions),
-        dropped_evidence_in_no_block=0,
-        dropped_no_answer_retrieved=0,
-        positives_of_evidence=0,
-        without_hard_negative=0,
-    )
+    counts = dict.fromkeys(_COUNTS, 0) | {"questions": len(questions)}
     for question, found, named in zip(
         questions, retrieved, evidence, strict=True
     ):
@@ -79,16 +79,7 @@ def choose_blocks(
             counts["dropped_evidence_in_no_block"] += 1
             continue
         block_ids = found[found != NO_BLOCK].tolist()
-        right = [
-            block_id
-            for block_id in block_ids
-            if finder.contains(
-                block_id,
-                question.answers,
-                question.answer_type,
-                question.language,
-            )
-        ]
+        right = [b for b in block_ids if _is_right(finder, b, question)]
         if named is None and not right:
             counts["dropped_no_answer_retrieved"] += 1
             continue
@@ -98,21 +89,13 @@ def choose_blocks(
         counts["positives_of_evidence"] += named is not None
         counts["without_hard_negative"] += not negatives
         chosen.append(RetrievedQuestion(question, positive, tuple(negatives)))
-    return chosen, dict(counts)
+    return chosen, counts
 
 
-@dataclasses.dataclass(frozen=True)
-class DprExample:
-    """A question and its blocks, of one epoch.
-
-    Args:
-        number: int. Of the question; -1 for what only fills a batch.
-        block_ids: tuple of int. The positive, then hard negatives;
-            `NO_BLOCK` where there are fewer of them.
-    """
-
-    number: int
-    block_ids: tuple[int, ...]
+def _is_right(finder, block_id, question):
+    return finder.contains(
+        block_id, question.answers, question.answer_type, question.language
+    )
 
 
 class DprExamples(QueryBlockBatches):
@@ -171,13 +154,19 @@ class DprExamples(QueryBlockBatches):
                 [each.question.question for each in questions]
             )
         ]
+        # Of the filler.
+        self._query_ids.append([])
 
-    def example(self, epoch: int, number: int) -> DprExample:
-        """What an epoch makes of a question.
+    def example(self, epoch: int, number: int) -> tuple[int, list[int]]:
+        """The example that an epoch makes of a question.
 
         Args:
             epoch: int.
             number: int. The question's place in the list.
+
+        Returns:
+            `(number, block_ids)`: the positive, then hard negatives,
+            `NO_BLOCK` where there are fewer of them.
         """
         question = self._questions[number]
         size = min(self._num_slots - 1, len(question.negatives))
@@ -187,28 +176,22 @@ class DprExamples(QueryBlockBatches):
         block_ids = [question.positive]
         block_ids += [question.negatives[place] for place in drawn]
         block_ids += [NO_BLOCK] * (self._num_slots - len(block_ids))
-        return DprExample(int(number), tuple(block_ids))
+        return int(number), block_ids
 
     def _candidate_mask(self, examples):
         # (slots of the batch,)
-        block_ids = np.array([e.block_ids for e in examples]).reshape(-1)
+        block_ids = np.ravel([block_ids for _, block_ids in examples])
         known, first = np.unique(block_ids, return_index=True)
         slots = dict(zip(known.tolist(), first.tolist(), strict=True))
         slots.pop(NO_BLOCK, None)
         mask = np.zeros((len(examples), len(block_ids)), "int32")
-        for row, example in enumerate(examples):
-            if example.number < 0:
+        for row, (number, _) in enumerate(examples):
+            if number == _FILLER:
                 continue
-            chosen = self._questions[example.number]
-            question = chosen.question
+            chosen = self._questions[number]
             for block_id, slot in slots.items():
-                mask[row, slot] = block_id != chosen.positive and (
-                    not self._finder.contains(
-                        block_id,
-                        question.answers,
-                        question.answer_type,
-                        question.language,
-                    )
+                mask[row, slot] = block_id != chosen.positive and not _is_right(
+                    self._finder, block_id, chosen.question
                 )
             mask[row, row * self._num_slots] = 1
         return mask
@@ -217,14 +200,11 @@ class DprExamples(QueryBlockBatches):
         return generator.permutation(self.num_examples)
 
     def _stack(self, examples):
-        filler = DprExample(-1, (NO_BLOCK,) * self._num_slots)
+        filler = _FILLER, [NO_BLOCK] * self._num_slots
         examples = examples + [filler] * (self.batch_size - len(examples))
         batch = self._pack(
-            [
-                self._query_ids[e.number] if e.number >= 0 else []
-                for e in examples
-            ],
-            [self._segments(block) for e in examples for block in e.block_ids],
+            [self._query_ids[number] for number, _ in examples],
+            [self._segments(each) for _, found in examples for each in found],
         )
         for name in ("token_ids", "segment_ids", "padding_mask"):
             blocks = batch[f"block_{name}"]

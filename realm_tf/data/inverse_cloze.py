@@ -1,7 +1,5 @@
 """Examples of the Inverse Cloze Task: a sentence looks for its block."""
 
-import dataclasses
-
 import numpy as np
 
 from realm_tf.artifacts.block_records import BlockRecords
@@ -9,26 +7,6 @@ from realm_tf.data.example_batches import QueryBlockBatches
 
 # Lee et al., 2019, section 4.
 REMOVE_PROBABILITY = 0.9
-
-
-@dataclasses.dataclass(frozen=True)
-class IctExample:
-    """A sentence and the block that it is from, as wordpieces.
-
-    Args:
-        block_id: int.
-        query_ids: int array `(num_wordpieces,)`. The sentence.
-        title_ids: int array `(num_title_wordpieces,)`.
-        body_ids: int array `(num_wordpieces,)`. The block's other sentences,
-            or all of them.
-        removed: bool. Whether the sentence is left out of the body.
-    """
-
-    block_id: int
-    query_ids: np.ndarray
-    title_ids: np.ndarray
-    body_ids: np.ndarray
-    removed: bool
 
 
 class IctExamples(QueryBlockBatches):
@@ -92,12 +70,17 @@ class IctExamples(QueryBlockBatches):
         num_examples = len(self._several) + self._num_single
         super().__init__(blocks, num_examples, **options)
 
-    def example(self, epoch: int, number: int) -> IctExample:
-        """What an epoch makes of a block.
+    def example(self, epoch: int, number: int) -> dict:
+        """The example that an epoch makes of a block.
 
         Args:
             epoch: int.
             number: int. The id of a block with a sentence.
+
+        Returns:
+            dict: `block_id`; int arrays of wordpieces, `query_ids` (the
+            sentence), `title_ids` and `body_ids` (the block's other sentences,
+            or all of them); `removed`, whether the sentence is left out.
         """
         block = self.blocks[number]
         num_sentences = len(block.sentence_starts)
@@ -109,13 +92,13 @@ class IctExamples(QueryBlockBatches):
         body = block.token_ids
         if removed:
             body = np.concatenate([body[:start], body[limit:]])
-        return IctExample(
-            block_id=block.block_id,
-            query_ids=block.token_ids[start:limit],
-            title_ids=block.title_ids,
-            body_ids=body,
-            removed=bool(removed),
-        )
+        return {
+            "block_id": block.block_id,
+            "query_ids": block.token_ids[start:limit],
+            "title_ids": block.title_ids,
+            "body_ids": body,
+            "removed": bool(removed),
+        }
 
     def _order(self, generator):
         single = generator.permutation(self._single)[: self._num_single]
@@ -124,9 +107,11 @@ class IctExamples(QueryBlockBatches):
     def _stack(self, examples):
         return {
             **self._pack(
-                [e.query_ids for e in examples],
-                [(e.title_ids, e.body_ids) for e in examples],
+                [e["query_ids"] for e in examples],
+                [(e["title_ids"], e["body_ids"]) for e in examples],
             ),
-            "removed": np.array([e.removed for e in examples], "int32"),
-            "block_id": np.array([e.block_id for e in examples], "int32"),
+            **{
+                name: np.array([e[name] for e in examples], "int32")
+                for name in ("removed", "block_id")
+            },
         }

@@ -1,11 +1,8 @@
 """Examples of the masked-LM warm-up: masked queries with a given block."""
 
-import dataclasses
-
 import numpy as np
 
 from realm_tf.artifacts.block_records import BlockRecords
-from realm_tf.data.masked_queries import MaskedExample
 from realm_tf.data.masked_queries import Masker
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
@@ -24,22 +21,6 @@ _MAX_SEARCHED = 100_000
 # Blocks with its rarest wordpiece that are looked at.
 _MAX_TRIED = 32
 _NOTHING = np.empty(0, "int32")
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedLmExample:
-    """A masked query and the block it is given.
-
-    Args:
-        masked: `MaskedExample`.
-        block_ids: int array `(num_wordpieces,)`. Of the body of a block;
-            empty for the null block.
-        kind: int. `NULL`, `OWN`, `ANSWER` or `OTHER`.
-    """
-
-    masked: MaskedExample
-    block_ids: np.ndarray
-    kind: int
 
 
 class MaskedLmExamples(PretrainingExamples):
@@ -97,11 +78,9 @@ class MaskedLmExamples(PretrainingExamples):
     ):
         super().__init__(passages, **options)
         self._blocks = blocks
-        self._shares = {
-            OWN: own_share,
-            ANSWER: answer_share,
-            OTHER: other_share,
-        }
+        # In the order of `KINDS`.
+        given = [own_share, answer_share, other_share]
+        self._shares = [max(0.0, 1 - sum(given)), *given]
         self._window = window
         length = self.masker.max_query_length
         self._own_masker = Masker(
@@ -119,10 +98,20 @@ class MaskedLmExamples(PretrainingExamples):
         if answer_share:
             self._search = _WordpieceSearch(blocks)
 
-    def example(self, epoch: int, number: int) -> MaskedLmExample:
-        """As `PretrainingExamples.example`, with the block."""
+    def example(self, epoch: int, number: int) -> tuple:
+        """The query that an epoch makes of a passage, and its block.
+
+        Args:
+            epoch: int.
+            number: int. Of an eligible passage in `passages`.
+
+        Returns:
+            `(masked, block_ids, kind)`: `MaskedExample`; int array of the
+            wordpieces of the window, empty for the null block; one of `NULL`,
+            `OWN`, `ANSWER` and `OTHER`.
+        """
         generator = self._generator(epoch, number)
-        kind = self._draw_kind(generator)
+        kind = int(generator.choice(len(KINDS), p=self._shares))
         masker = self._own_masker if kind == OWN else self.masker
         passage = self.passages[number]
         masked = masker.mask(passage, generator)
@@ -136,17 +125,7 @@ class MaskedLmExamples(PretrainingExamples):
             block_ids = self._other(masked, generator)
         else:
             block_ids = _NOTHING
-        return MaskedLmExample(
-            masked, block_ids, kind if len(block_ids) else NULL
-        )
-
-    def _draw_kind(self, generator):
-        draw = generator.random()
-        for kind, share in self._shares.items():
-            if draw < share:
-                return kind
-            draw -= share
-        return NULL
+        return masked, block_ids, kind if len(block_ids) else NULL
 
     def _answer(self, masked, generator):
         block_id = self._search.find(
@@ -181,12 +160,12 @@ class MaskedLmExamples(PretrainingExamples):
         return body[first : first + width]
 
     def _stack(self, examples):
-        block_ids = [e.block_ids for e in examples]
+        masked, block_ids, kinds = zip(*examples, strict=True)
         return {
-            **super()._stack([e.masked for e in examples]),
+            **super()._stack(masked),
             "block_token_ids": pad(block_ids, self._window),
             "block_lengths": np.array(list(map(len, block_ids)), "int32"),
-            "block_kind": np.array([e.kind for e in examples], "int32"),
+            "block_kind": np.array(kinds, "int32"),
         }
 
 
@@ -200,12 +179,8 @@ class _WordpieceSearch:
 
     def __init__(self, blocks):
         self._blocks = blocks
-        block_ids = np.arange(len(blocks))
-        if len(blocks) > _MAX_SEARCHED:
-            generator = np.random.default_rng(0)
-            block_ids = generator.choice(
-                block_ids, _MAX_SEARCHED, replace=False
-            )
+        order = np.random.default_rng(0).permutation(len(blocks))
+        block_ids = order[:_MAX_SEARCHED]
         pairs = [
             np.unique(blocks[int(block_id)].token_ids).astype("int64")
             * len(blocks)

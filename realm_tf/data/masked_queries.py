@@ -143,13 +143,14 @@ class Masker:
         """Which salient spans may be masked.
 
         Args:
-            spans: int array `(num_spans, 5)`, as of `TokenizedPassage`.
+            spans: int array `(num_spans, 3)`, rows of
+                `TokenizedPassage.spans`.
 
         Returns:
             bool array `(num_spans,)`.
         """
         found = spans[:, 1] - spans[:, 0] <= self.max_masked
-        return found if self._mask_numbers else found & (spans[:, 4] == 0)
+        return found if self._mask_numbers else found & (spans[:, 2] == 0)
 
     def mask(
         self, passage: TokenizedPassage, generator: np.random.Generator
@@ -163,7 +164,8 @@ class Masker:
         """
         if self.mode == "salient":
             return self._mask_salient(passage, generator)
-        ids = _sentence_ids(passage, generator.integers(len(passage.sentences)))
+        sentences = _sentences(passage)
+        ids = sentences[generator.integers(len(sentences))]
         ids = ids[self._window(len(ids), (len(ids), 0), generator)]
         # As BERT's create_pretraining_data.py.
         budget = min(self.max_masked, max(1, round(len(ids) * self._mask_rate)))
@@ -178,12 +180,13 @@ class Masker:
         return self._example(passage, ids, places, put)
 
     def _mask_salient(self, passage, generator):
-        eligible = np.flatnonzero(self.eligible(passage.spans))
-        span = passage.spans[eligible[generator.integers(len(eligible))]]
-        first_pieces = passage.sentences[:, 0]
-        row = np.searchsorted(first_pieces, span[0], side="right") - 1
-        ids = _sentence_ids(passage, row)
-        start, limit = (int(place - first_pieces[row]) for place in span[:2])
+        spans = passage.spans.reshape(-1, 3)
+        spans = spans[self.eligible(spans)]
+        span = spans[generator.integers(len(spans))]
+        starts = passage.sentence_starts
+        row = np.searchsorted(starts, span[0], side="right") - 1
+        ids = _sentences(passage)[row]
+        start, limit = (int(place - starts[row]) for place in span[:2])
         window = self._window(len(ids), (start, limit), generator)
         places = np.arange(start, limit) - window.start
         return self._example(passage, ids[window], places, self._mask_id)
@@ -239,11 +242,8 @@ class Masker:
         )
 
 
-def _sentence_ids(passage, row):
-    first = passage.sentences[row, 0]
-    if row + 1 < len(passage.sentences):
-        return passage.token_ids[first : passage.sentences[row + 1, 0]]
-    return passage.token_ids[first:]
+def _sentences(passage):
+    return np.split(passage.token_ids, passage.sentence_starts[1:])
 
 
 class PretrainingExamples(ExampleBatches):
@@ -269,19 +269,19 @@ class PretrainingExamples(ExampleBatches):
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
         share: tuple of int. See there. Defaults to `(0, 1)`.
-        drop_remainder: bool. See there. Defaults to `True`.
-        num_held_out: int. Passages, spread over the eligible ones, that are left
-            out. Defaults to `0`.
-        of_held_out: bool. These alone. Defaults to `False`.
+        num_held_out: int. Passages, spread over the eligible ones, that are
+            left out. Defaults to `0`.
+        of_held_out: bool. Use only these; the last batch may be smaller.
+            Defaults to `False`.
         **masking_options: as `Masker`: `mode`, `max_query_length`,
             `max_masked`, `mask_numbers`.
 
     Attributes:
-        num_examples: int. Eligible passages, or those of them.
+        num_examples: int. Of each epoch.
         steps_per_epoch: int.
         counts: dict of int. As `tokenize_passages` counts, and
-            `spans_not_eligible`, `passages_without_span` (mode `"salient"`)
-            or `passages_without_wordpiece` (the others): left out.
+            `passages_left_out`, those without an eligible span (mode
+            `"salient"`) or a wordpiece (the others).
 
     Raises:
         InputError: if the passages do not fill one batch.
@@ -294,7 +294,6 @@ class PretrainingExamples(ExampleBatches):
         batch_size: int,
         seed: int = 0,
         share: tuple[int, int] = (0, 1),
-        drop_remainder: bool = True,
         num_held_out: int = 0,
         of_held_out: bool = False,
         **masking_options,
@@ -315,22 +314,17 @@ class PretrainingExamples(ExampleBatches):
             batch_size=batch_size,
             seed=seed,
             share=share,
-            drop_remainder=drop_remainder,
+            drop_remainder=not of_held_out,
         )
 
     def _eligible(self):
-        counts = dict(self.passages.counts)
         if self.masker.mode == "salient":
             found = self.passages.count_spans(self.masker.eligible)
-            num_spans = self.passages.num_spans
-            counts["spans_not_eligible"] = num_spans - int(found.sum())
-            reason = "passages_without_span"
         else:
             found = self.passages.count_sentences()
-            reason = "passages_without_wordpiece"
         kept = np.flatnonzero(found).astype("int32")
-        counts[reason] = len(found) - len(kept)
-        return kept, counts
+        left_out = len(found) - len(kept)
+        return kept, {**self.passages.counts, "passages_left_out": left_out}
 
     def example(self, epoch: int, number: int) -> MaskedExample:
         """What an epoch masks in a passage.

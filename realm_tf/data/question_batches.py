@@ -12,6 +12,7 @@ from realm_tf.artifacts import question_files
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.text.answers import compile_pattern
+from realm_tf.text.packing import pad
 
 # Wordpieces of the longest answer that is looked for in blocks; a span is
 # shorter still (the reader's max_span_width).
@@ -45,9 +46,6 @@ class QuestionBatches:
     `(batch_size, num_candidates)`, and `gold_ids` `(batch_size,)`, -1 for
     none.
 
-    The same question several times (white space and case aside) is one, with
-    the answers of all: each alone would call the others wrong.
-
     Args:
         questions: list of `Question`. One without an answer of at most
             `MAX_ANSWER_LENGTH` wordpieces teaches nothing and is left out,
@@ -65,9 +63,10 @@ class QuestionBatches:
             to `False`.
 
     Attributes:
-        counts: dict of int. `questions`; `united`, further copies of one;
-            `patterns`, `without_answer`: left out, for want of strings, of
-            answers that are short enough.
+        steps_per_epoch: int. Batches of one epoch.
+        counts: dict of int. `questions`; those that are left out,
+            `patterns` (no string that they match is known) and
+            `without_answer` (no answer is short enough).
 
     Raises:
         InputError: if no question is left.
@@ -95,30 +94,23 @@ class QuestionBatches:
         self._has_gold = gold_ids is not None
         self._examples = []
         counts = collections.Counter(questions=len(questions))
-        for rows in _same_questions(questions):
-            counts["united"] += len(rows) - 1
-            strings = [
-                answer
-                for row in rows
-                if questions[row].answer_type == "string"
-                for answer in questions[row].answers
-            ]
+        gold_ids = gold_ids or [None] * len(questions)
+        for row, question in enumerate(questions):
+            strings = question.answers * (question.answer_type == "string")
             answers = question_files.answer_wordpieces(
                 strings, tokenizer, max_length=MAX_ANSWER_LENGTH
             )[: NUM_ANSWERS[-1]]
             if not answers:
                 counts["without_answer" if strings else "patterns"] += 1
                 continue
-            first = rows[0]
             query_ids = question_files.query_wordpieces(
-                questions[first].question, tokenizer
+                question.question, tokenizer
             )
-            known = [gold_ids[row] for row in rows] if gold_ids else [None]
-            gold_id = next((each for each in known if each is not None), -1)
-            self._examples.append(_Example(query_ids, answers, first, gold_id))
+            gold_id = -1 if gold_ids[row] is None else gold_ids[row]
+            self._examples.append(_Example(query_ids, answers, row, gold_id))
         self.counts = {
             name: counts[name]
-            for name in ("questions", "united", "patterns", "without_answer")
+            for name in ("questions", "patterns", "without_answer")
         }
         if not self._examples:
             raise InputError(
@@ -127,11 +119,17 @@ class QuestionBatches:
                 f"{MAX_ANSWER_LENGTH} wordpieces."
             )
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches of one epoch."""
-        return sum(
-            -(-len(rows) // self._batch_size) for rows in self._buckets()
+        # Rows of the examples of each bucket.
+        self._buckets = [
+            [
+                row
+                for row, example in enumerate(self._examples)
+                if lower < len(example.query_ids) <= upper
+            ]
+            for lower, upper in itertools.pairwise([0, *self._limits])
+        ]
+        self.steps_per_epoch = sum(
+            -(-len(rows) // batch_size) for rows in self._buckets
         )
 
     def epoch(self, number: int, first: int = 0) -> Iterator[dict]:
@@ -143,23 +141,12 @@ class QuestionBatches:
         """
         random = np.random.default_rng([self._seed, number])
         batches = []
-        for rows in self._buckets():
+        for rows in self._buckets:
             rows = random.permutation(rows).astype(int)
             for start in range(0, len(rows), self._batch_size):
                 batches.append(rows[start : start + self._batch_size])
         for position in random.permutation(len(batches))[first:]:
             yield self._batch(batches[position])
-
-    def _buckets(self):
-        """Rows of the examples of each bucket."""
-        lower = 0
-        for upper in self._limits:
-            yield [
-                row
-                for row, example in enumerate(self._examples)
-                if lower < len(example.query_ids) <= upper
-            ]
-            lower = upper
 
     def _batch(self, rows):
         examples = [self._examples[row] for row in rows]
@@ -172,13 +159,12 @@ class QuestionBatches:
         num_answers = next(
             limit for limit in self._num_answers if most <= limit
         )
-        answer_ids = np.full(
-            (len(rows), num_answers, MAX_ANSWER_LENGTH), -1, "int32"
-        )
-        for row, example in enumerate(examples):
-            for column, answer in enumerate(example.answer_ids):
-                answer_ids[row, column, : len(answer)] = answer
-        batch = {**inputs, "answer_ids": answer_ids}
+        empty = [[]] * num_answers
+        answer_ids = [
+            pad((e.answer_ids + empty)[:num_answers], MAX_ANSWER_LENGTH, -1)
+            for e in examples
+        ]
+        batch = {**inputs, "answer_ids": np.stack(answer_ids)}
         if self._candidates is not None:
             scores, block_ids = self._candidates
             places = [example.row for example in examples]
@@ -189,14 +175,6 @@ class QuestionBatches:
                 [example.gold_id for example in examples], "int32"
             )
         return batch
-
-
-def _same_questions(questions):
-    """Lists of the rows of equal questions."""
-    rows_of = collections.defaultdict(list)
-    for row, question in enumerate(questions):
-        rows_of[" ".join(question.question.lower().split())].append(row)
-    return rows_of.values()
 
 
 class Curriculum:

@@ -2,14 +2,12 @@
 
 import bisect
 import dataclasses
-import functools
 import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
 
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
@@ -17,71 +15,51 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.progress import Progress
 
-# What taggers call numbers: ours, and spaCy's pipelines (OntoNotes 5).
+# The labels of numbers: ours, and spaCy's (OntoNotes 5).
 NUMBERS = frozenset(
     ["number", "CARDINAL", "MONEY", "ORDINAL", "PERCENT", "QUANTITY"]
 )
 
 # Passages tokenised at once.
 _BATCH = 256
-_INTS = pa.list_(pa.int32())
-_SCHEMA = pa.schema(
-    {
-        "block_id": pa.int64(),
-        "title": pa.string(),
-        "text": pa.binary(),
-        "token_ids": _INTS,
-        # Rows of three and of five, one after the other.
-        "sentences": _INTS,
-        "spans": _INTS,
-    }
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedPassage:
-    """A passage as wordpieces; sentences without any are left out.
+    """A passage as wordpieces, without the sentences that have none.
 
     Args:
         block_id: int. The block that the passage is, or -1.
-        title: str.
-        text: bytes. UTF-8.
-        token_ids: int array `(num_wordpieces,)`. The sentences' wordpieces,
-            one sentence after the other.
-        sentences: int array `(num_sentences, 3)`. First wordpiece of each
-            sentence, first byte of it in `text`, byte after its last.
-        spans: int array `(num_spans, 5)`. First wordpiece that lies wholly
-            in the salient span, the one after the last; first byte of the
-            span in `text`, byte after its last; 1 if its label is one of
-            `NUMBERS`, else 0. At least one wordpiece each.
+        token_ids: int array `(num_wordpieces,)`. The wordpieces of all
+            sentences, one sentence after the other.
+        sentence_starts: int array `(num_sentences,)`. First wordpiece of each
+            sentence.
+        spans: int array `(num_spans * 3,)`. For each span, the first wordpiece
+            that lies wholly in it, the one after the last, and 1 if its label
+            is one of `NUMBERS`, else 0. At least one wordpiece each.
     """
 
     block_id: int
-    title: str
-    text: bytes
-    token_ids: np.ndarray
-    sentences: np.ndarray
-    spans: np.ndarray
+    token_ids: list[int]
+    sentence_starts: list[int]
+    spans: list[int]
 
 
 def tokenize_passages(
     passages: list[schema.AnnotatedPassage], tokenizer, counts: Counter
 ) -> list[TokenizedPassage]:
-    """Passages as wordpieces, each sentence tokenised by itself.
+    """Tokenises each sentence of some passages by itself.
 
     Args:
         passages: list of `schema.AnnotatedPassage`.
         tokenizer: `Tokenizer`.
-        counts: `collections.Counter`, added to: `passages`, `sentences`,
-            `sentences_without_wordpiece`, `spans`, `spans_without_wordpiece`
-            (no wordpiece lies wholly in it), `spans_outside_sentences` (not
-            inside one sentence). The last three are left out.
+        counts: `collections.Counter`, which is added to: `passages`,
+            `sentences`, `spans`, and those that are left out,
+            `sentences_without_wordpiece` and `spans_without_wordpiece` (no
+            wordpiece lies wholly in the span).
 
     Returns:
         list of `TokenizedPassage`.
-
-    Raises:
-        InputError: if a span begins or ends inside a character.
     """
     texts = [passage.sentences() for passage in passages]
     pieces = iter(tokenizer.tokenize_batch(list(itertools.chain(*texts))))
@@ -93,56 +71,40 @@ def tokenize_passages(
     ]
 
 
-def _tokenized(passage, pieces, counts):
+def _tokenized(passage, sentences, counts):
     content = passage.text.encode("utf-8")
-    token_ids, sentences, kept = [], [], []
-    for start, limit, each in zip(
-        passage.sentence_byte_start,
-        passage.sentence_byte_limit,
-        pieces,
-        strict=True,
-    ):
-        if each.ids:
-            sentences.append((len(token_ids), start, limit))
-            kept.append(each)
-            token_ids += each.ids
+    # The first wordpiece of each sentence, and the one after the last.
+    firsts = [0, *itertools.accumulate(len(each.ids) for each in sentences)]
     spans = []
-    num_outside = num_without = 0
-    for start, limit, text, label in zip(
+    for start, text, label in zip(
         passage.span_byte_start,
-        passage.span_byte_limit,
         passage.spans(),
         passage.span_label,
         strict=True,
     ):
-        row = bisect.bisect_right(sentences, start, key=lambda s: s[1]) - 1
-        if row < 0 or limit > sentences[row][2]:
-            num_outside += 1
-            continue
-        first, begin, _ = sentences[row]
+        row = bisect.bisect_right(passage.sentence_byte_start, start) - 1
+        begin = passage.sentence_byte_start[row]
         before = len(content[begin:start].decode("utf-8"))
-        # The wordpieces wholly inside: the first, and the one after the last.
-        place = bisect.bisect_left(kept[row].starts, before)
-        end = bisect.bisect_right(kept[row].limits, before + len(text))
-        if place >= end:
-            num_without += 1
-            continue
-        spans.append(
-            (first + place, first + end, start, limit, label in NUMBERS)
-        )
+        place = bisect.bisect_left(sentences[row].starts, before)
+        end = bisect.bisect_right(sentences[row].limits, before + len(text))
+        if place < end:
+            first = firsts[row]
+            spans.append([first + place, first + end, label in NUMBERS])
+    starts = [a for a, b in itertools.pairwise(firsts) if a < b]
     counts["passages"] += 1
-    counts["sentences"] += len(pieces)
-    counts["sentences_without_wordpiece"] += len(pieces) - len(sentences)
+    counts["sentences"] += len(sentences)
+    counts["sentences_without_wordpiece"] += len(sentences) - len(starts)
     counts["spans"] += len(passage.span_byte_start)
-    counts["spans_outside_sentences"] += num_outside
-    counts["spans_without_wordpiece"] += num_without
+    counts["spans_without_wordpiece"] += len(passage.span_byte_start) - len(
+        spans
+    )
     return TokenizedPassage(
         block_id=passage.block_id,
-        title=passage.title,
-        text=content,
-        token_ids=np.array(token_ids, "int32"),
-        sentences=np.array(sentences, "int32").reshape(-1, 3),
-        spans=np.array(spans, "int32").reshape(-1, 5),
+        token_ids=np.array(
+            [i for each in sentences for i in each.ids], "int32"
+        ),
+        sentence_starts=np.array(starts, "int32"),
+        spans=np.array(spans, "int32").ravel(),
     )
 
 
@@ -165,14 +127,10 @@ class TokenizedPassages:
         table = record_files.open_file(path).read_all()
         known = json.loads(Path(f"{path}.json").read_text())
         self.wordpieces, self.counts = known["wordpieces"], known["counts"]
-        self._block_ids = table["block_id"].to_numpy()
-        (
-            self._title,
-            self._text,
-            self._token_ids,
-            self._sentences,
-            self._spans,
-        ) = (record_files.Column(table[name]) for name in _SCHEMA.names[1:])
+        self._columns = {
+            name: record_files.Column(table[name])
+            for name in table.column_names
+        }
 
     @classmethod
     def write(cls, path: str, passages, tokenizer) -> None:
@@ -186,26 +144,18 @@ class TokenizedPassages:
         Raises:
             InputError: if the passages are not complete or damaged.
         """
-        counts = Counter()
-        tables = cls._tables(path, passages, tokenizer, counts)
+        tables = cls._tables(path, passages, tokenizer)
         record_files.write(path, tables, summary={})
 
     @staticmethod
-    def _tables(path, passages, tokenizer, counts):
+    def _tables(path, passages, tokenizer):
+        counts = Counter()
         progress = Progress("tokenize", "passages", passages.num_passages)
-        yield _SCHEMA.empty_table()
+        yield record_files.rows_to_table(TokenizedPassage, [])
         records = passages.read()
         while batch := list(itertools.islice(records, _BATCH)):
             found = tokenize_passages(batch, tokenizer, counts)
-            yield record_files.to_table(
-                _SCHEMA,
-                {
-                    name: [np.ravel(getattr(each, name)) for each in found]
-                    if _SCHEMA.field(name).type == _INTS
-                    else [getattr(each, name) for each in found]
-                    for name in _SCHEMA.names
-                },
-            )
+            yield record_files.rows_to_table(TokenizedPassage, found)
             progress(counts["passages"])
         # Before the file itself appears.
         known = {"wordpieces": tokenizer.vocabulary, "counts": counts}
@@ -215,41 +165,31 @@ class TokenizedPassages:
         return type(self), (self.path,)
 
     def __len__(self):
-        return len(self._block_ids)
+        return len(self._columns["block_id"])
 
     def __getitem__(self, number: int) -> TokenizedPassage:
         """The passage of a number, 0 to `len() - 1`."""
         return TokenizedPassage(
-            block_id=int(self._block_ids[number]),
-            title=self._title[number],
-            text=self._text[number],
-            token_ids=self._token_ids[number],
-            sentences=self._sentences[number].reshape(-1, 3),
-            spans=self._spans[number].reshape(-1, 5),
+            **{name: each[number] for name, each in self._columns.items()}
         )
 
-    @functools.cached_property
-    def num_spans(self) -> int:
-        """Spans of all passages."""
-        return int(self._spans.lengths().sum()) // 5
-
     def count_sentences(self) -> np.ndarray:
-        """Sentences of each passage, int64 `(num_passages,)`."""
-        return self._sentences.lengths() // 3
+        """Sentences of each passage, int32 `(num_passages,)`."""
+        return self._columns["sentence_starts"].lengths()
 
     def count_spans(self, eligible: Callable) -> np.ndarray:
-        """How many spans of each passage are eligible.
+        """Counts the eligible spans of each passage.
 
         Args:
-            eligible: function of spans, int array `(num_spans, 5)`, that gives
+            eligible: function of spans, int array `(num_spans, 3)`, that gives
                 which are, bool array `(num_spans,)`.
 
         Returns:
             int64 array `(num_passages,)`.
         """
         found = [np.zeros(0, "int64")]
-        for values, lengths in self._spans.parts():
-            numbers = np.repeat(np.arange(len(lengths)), lengths // 5)
-            chosen = numbers[eligible(values.reshape(-1, 5))]
+        for values, lengths in self._columns["spans"].parts():
+            numbers = np.repeat(np.arange(len(lengths)), lengths // 3)
+            chosen = numbers[eligible(values.reshape(-1, 3))]
             found.append(np.bincount(chosen, minlength=len(lengths)))
         return np.concatenate(found)

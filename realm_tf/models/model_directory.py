@@ -84,7 +84,7 @@ def save(
         parameters: dict. Options that determined the weights.
     """
     with artifact.write(
-        output, kind=Model.kinds[0], parameters=parameters
+        output, kind=Model.kind, parameters=parameters
     ) as stage:
         write_files(loaded, stage)
 

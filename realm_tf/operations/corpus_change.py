@@ -181,7 +181,7 @@ def _export(corpus, state, manifest, number):
     write = functools.partial(
         artifact.write,
         corpus.version(number).path,
-        kind=SavedModel.kinds[0],
+        kind=SavedModel.kind,
         parameters=parameters,
         parents=parents,
     )

@@ -53,9 +53,6 @@ class FineTune(Training):
     def _is_dpr(self):
         return isinstance(self.settings, dpr.DprRecipe)
 
-    def frozen_part(self) -> str:
-        return "query_embedder" if self._is_dpr else "reader"
-
     def check(self) -> None:
         if self._is_dpr:
             names = ("index", "teachers", "ranking")

@@ -49,7 +49,7 @@ class Step:
         if result.is_complete:
             where, verb, made = result, "made", result.metadata
         else:
-            where, verb = artifact.partial(result.path), "begun"
+            where, verb = artifact.unfinished(result.path), "begun"
             made = artifact.interrupted_job(where)
         inputs = operation.inputs().values()
         if made and all(each.is_complete for each in inputs):

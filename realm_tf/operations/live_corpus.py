@@ -8,7 +8,7 @@ from typing import Literal
 import tyro
 
 from realm_tf.articles import collecting
-from realm_tf.artifacts.disk import locked
+from realm_tf.artifacts.artifact import locked
 from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest

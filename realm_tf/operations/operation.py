@@ -136,7 +136,7 @@ class Operation:
         """Opens `output` to be written; see `artifact.write`."""
         return artifact.write(
             output or self.output,
-            kind=self.makes.kinds[0],
+            kind=self.makes.kind,
             parameters=self.parameters(),
             parents=self.parents(),
             resumable=resumable,

@@ -16,8 +16,7 @@ from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import Questions
-from realm_tf.data.question_sets import forms
-from realm_tf.data.question_sets import prepare
+from realm_tf.data import question_sets
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.progress import Progress
@@ -68,7 +67,9 @@ class PrepareQuestions(Operation):
     command = "questions"
     makes = QuestionSet
 
-    form: Annotated[Literal[(*forms.FORMS, _CLOZE)], tyro.conf.arg(name="from")]
+    form: Annotated[
+        Literal[(*question_sets.FORMS, _CLOZE)], tyro.conf.arg(name="from")
+    ]
     """the form of the files; see above"""
     input: tuple[str, ...] = ()
     """files or globs, plain, gzip or bz2; read in order of their names"""
@@ -117,8 +118,7 @@ class PrepareQuestions(Operation):
         Returns:
             `QuestionSet`. `counts`: `read` is the sum of `kept`,
             `duplicate_question` and the reasons to drop a question.
-            `metadata` has `answer_counts` of what was found in answers and
-            `files` with the statistics of each file.
+            `metadata` has `files` with the statistics of each file.
 
         Raises:
             InputError: if an argument is wrong, a file is not of the form
@@ -132,18 +132,18 @@ class PrepareQuestions(Operation):
         if not getattr(self, needed):
             raise InputError(f"--from {self.form} needs --{needed}.")
         with self.write() as stage:
-            merged, counts, answer_counts = prepare.merge(self._lines())
+            lines = self._lines()
+            merged, counts = question_sets.merge(lines, self.language)
             if not merged:
                 raise InputError(self._nothing(counts))
-            files = prepare.divide(merged, self.split)
+            files = question_sets.divide(merged, self.split)
             answered = self._find_answered(merged) if self.blocks else None
             stage.metadata.update(
                 counts=counts,
-                answer_counts=answer_counts,
-                **prepare.report(files, answered),
+                files=question_sets.report(files, answered),
             )
             contents = {
-                name: prepare.lines(each.line for each in part)
+                name: question_sets.lines(each.line for each in part)
                 for name, part in files.items()
             }
             for name, content in contents.items():
@@ -156,12 +156,10 @@ class PrepareQuestions(Operation):
     def _lines(self):
         """Yields the place and the content of each line."""
         progress = Progress("questions", "questions")
-        found = (forms.read(path, self.form) for path in self.paths)
+        found = (question_sets.read(path, self.form) for path in self.paths)
         if self.corpus:
             found = [self._clozes()]
         for place, line in itertools.chain.from_iterable(found):
-            if self.language:
-                line["language"] = self.language
             yield place, line
             progress.add(1)
 
@@ -185,7 +183,7 @@ class PrepareQuestions(Operation):
             )
         return (
             f"{', '.join(self.paths)} holds no question with an answer "
-            f"({prepare.shown(counts)}): is it of another form than --from "
+            f"({question_sets.shown(counts)}): is it of another form than --from "
             "names, or a test set without answers?"
         )
 
@@ -201,9 +199,7 @@ class PrepareQuestions(Operation):
 
     def report(self, result: QuestionSet) -> str:
         found = result.metadata
-        lines = [f"{self.output}: {prepare.shown(found['counts'])}"]
-        if found["answer_counts"]:
-            lines.append(f"  answers: {prepare.shown(found['answer_counts'])}")
+        lines = [f"{self.output}: {question_sets.shown(found['counts'])}"]
         for name, counts in found["files"].items():
-            lines.append(f"  {name}: {prepare.shown(counts)}")
+            lines.append(f"  {name}: {question_sets.shown(counts)}")
         return "\n".join(lines)

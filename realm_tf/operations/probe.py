@@ -73,13 +73,15 @@ class Probe(Operation):
         from realm_tf.answering.closed_book import masked_lm_encoder
         from realm_tf.evaluation import probing
         from realm_tf.models import model_directory
+        from realm_tf.retrieval import index
 
         self.check_least(1, "num_retrieved")
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_index(self.index, blocks=self.blocks, model=self.model)
         loaded = model_directory.load(self.model)
         masked_lm_encoder(loaded, model=str(self.model))
-        given = (self.index.load(), self.text, self.answer, self.num_retrieved)
+        searched = index.load(self.index)
+        given = (searched, self.text, self.answer, self.num_retrieved)
         return probing.probe(loaded, self.blocks, *given)
 
     def report(self, result) -> str:

@@ -100,13 +100,6 @@ class Training(Computing, RecipeOperation):
             )
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())
-        matching.check_frozen(
-            self.model, self.parameters(), lowest_of=self.frozen_part()
-        )
-
-    def frozen_part(self) -> str:
-        """Whose lowest layers a recipe's `num_frozen_layers` counts."""
-        return "query_embedder"
 
     @contextlib.contextmanager
     def train(self):
@@ -165,7 +158,7 @@ class Training(Computing, RecipeOperation):
 
         if not hosts.is_first():
             hosts.meet("output is open")
-            yield artifact.Stage(artifact.partial(self.output), {})
+            yield artifact.Stage(artifact.unfinished(self.output), {})
             hosts.meet("output is complete")
             return
         with super().write(resumable=True) as stage:

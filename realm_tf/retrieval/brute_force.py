@@ -35,9 +35,6 @@ class BruteForce(keras.layers.Layer, Index):
             scores take the memory of `(batch_size, rows_per_block)`; the result
             is the same. Defaults to 65,536.
 
-    Raises:
-        InputError: if `quantize` is none of the three.
-
     Example:
 
     >>> import numpy as np

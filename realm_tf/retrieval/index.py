@@ -22,6 +22,19 @@ def index_class(kind: str) -> type["Index"]:
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)
 
 
+def load(files, *, quantize: str = "none") -> "Index":
+    """The index that a directory holds.
+
+    Args:
+        files: `artifacts.objects.Index`.
+        quantize: str. See `Index.from_files`. Defaults to `"none"`.
+
+    Raises:
+        InputError: as `Index.from_files`.
+    """
+    return index_class(files.search).from_files(files, quantize=quantize)
+
+
 class Index(abc.ABC):
     """Block embeddings that can be searched inside a graph.
 

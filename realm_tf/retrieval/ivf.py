@@ -1,6 +1,5 @@
 """Approximate search without an op of its own: the best partitions alone."""
 
-import dataclasses
 import math
 import types
 
@@ -25,9 +24,6 @@ _PARTITIONS_PER_ROOT = 4
 # five of 500 to 4,000 MiniLM passages, whatever their number, and 48 found
 # 0.977 to 0.987; 0.987 of 100,000 clustered rows of varied norms.
 NUM_PROBED = 48
-# How many times the partitions that a search needs, at mean size, are put into
-# order at first; if these are too small after all, all are (our choice).
-_ORDERED_TO_PROBED = 2
 _STATE = ("centroids", "sizes", "block_ids")
 _INT32 = np.iinfo("int32")
 
@@ -44,23 +40,20 @@ class Ivf(keras.layers.Layer, Index):
 
     It runs on TensorFlow and JAX, and an exported search holds only
     TensorFlow's own ops. On several devices each has all rows.
-    Queries are searched so few at a time that at most 65,536 rows, or those
-    of one query, are float32 at once.
+    JAX searches one query at a time and TensorFlow at most ten, so that only
+    their rows are float32 at once.
 
     Of equal scores among the rows that were scored, the smaller id is first.
 
     Args:
         embeddings: float array `(num_blocks, embedding_dim)`. Row = block id;
             it may be mapped from a file.
-        partitions: `Partitions` of them.
+        partitions: dict of arrays. Of `partition`.
         num_partitions: int. How many `partition` was asked for.
         num_probed: int. How many are searched. All of them: the search is
             exact.
         quantize: str. How rows are held; see `RowTable`. Defaults to
             `"none"`.
-
-    Raises:
-        InputError: if `quantize` is out of its range.
 
     Example:
 
@@ -77,7 +70,7 @@ class Ivf(keras.layers.Layer, Index):
     def __init__(
         self,
         embeddings,
-        partitions: "Partitions",
+        partitions: dict[str, np.ndarray],
         *,
         num_partitions: int,
         num_probed: int,
@@ -88,13 +81,13 @@ class Ivf(keras.layers.Layer, Index):
         self.num_partitions = num_partitions
         self.num_probed = num_probed
         self.rows = RowTable(
-            embeddings, quantize=quantize, order=partitions.block_ids
+            embeddings, quantize=quantize, order=partitions["block_ids"]
         )
         # A namespace, so that a SavedModel does not take it along.
         self._eager = types.SimpleNamespace(search=None)
         with keras.name_scope(self.name):
             for name in _STATE:
-                array = np.asarray(getattr(partitions, name))
+                array = np.asarray(partitions[name])
                 setattr(self, name, fixed_weight(array, name))
         self.built = True
 
@@ -124,19 +117,17 @@ class Ivf(keras.layers.Layer, Index):
         if num_partitions is None:
             num_partitions = round(_PARTITIONS_PER_ROOT * math.sqrt(num_blocks))
             num_partitions = min(num_partitions, num_blocks)
-        if not 1 <= num_partitions <= num_blocks:
-            raise InputError(
-                "`num_partitions` must be between 1 and the number of blocks, "
-                f"{num_blocks}. Received: num_partitions={num_partitions}"
-            )
         if num_probed is None:
             num_probed = min(NUM_PROBED, num_partitions)
-        if not 1 <= num_probed <= num_partitions:
-            raise InputError(
-                "`num_probed` must be between 1 and the number of partitions, "
-                f"{num_partitions}. Received: num_probed={num_probed}"
-            )
-        return {"num_partitions": num_partitions, "num_probed": num_probed}
+        numbers = {"num_partitions": num_partitions, "num_probed": num_probed}
+        limits = (num_blocks, num_partitions)
+        for (name, number), limit in zip(numbers.items(), limits, strict=True):
+            if not 1 <= number <= limit:
+                raise InputError(
+                    f"`{name}` must be between 1 and {limit}. "
+                    f"Received: {name}={number}"
+                )
+        return numbers
 
     @classmethod
     def build(cls, embeddings, *, quantize="none", **parameters):
@@ -162,16 +153,9 @@ class Ivf(keras.layers.Layer, Index):
 
     @classmethod
     def from_files(cls, files, *, quantize="none"):
-        embeddings = files.embeddings
-        partitions = Partitions(**files.state(_STATE))
-        if not partitions.hold_once(embeddings.shape):
-            raise InputError(
-                f"{files} is damaged, for its partitions do not hold each of "
-                f"{len(embeddings)} blocks once: make it again."
-            )
         return cls(
-            embeddings,
-            partitions,
+            files.embeddings,
+            files.state(_STATE),
             num_partitions=files.parameters["num_partitions"],
             num_probed=files.parameters["num_probed"],
             quantize=quantize,
@@ -191,22 +175,18 @@ class Ivf(keras.layers.Layer, Index):
         return math.ceil(share / self.num_partitions)
 
     def state(self) -> dict:
-        """The arrays of `Partitions` by name."""
+        """The arrays of `partition` by name."""
         return {name: np.asarray(getattr(self, name)) for name in _STATE}
 
     def prepare(self, embeddings):
-        """As `Index.prepare`; partitions are made here.
-
-        Shapes stay, so nothing is traced again: there is room for as many
-        partitions as there could be.
-        """
+        """As `Index.prepare`; partitions are made here."""
         self._check_swap(embeddings)
         partitions = partition(embeddings, num_partitions=self.num_partitions)
 
         def swap():
-            self.rows.assign(embeddings, partitions.block_ids)
+            self.rows.assign(embeddings, partitions["block_ids"])
             for name in _STATE:
-                getattr(self, name).assign(getattr(partitions, name))
+                getattr(self, name).assign(partitions[name])
 
         return swap
 
@@ -249,24 +229,13 @@ class Ivf(keras.layers.Layer, Index):
                 num_candidates,
             )
 
-        elements = queries, self._best_partitions(queries, sizes, num_rows)
-        if keras.backend.backend() != "tensorflow":
-            # One by one.
-            return ops.map(search_one, elements)
-        import tensorflow as tf
-
-        # TensorFlow would run ten iterations side by side, each with its own
-        # rows. Outside a graph it has one at a time, and complains of more.
-        num_at_once = max(1, ROWS_AT_ONCE // num_rows)
-        return tf.map_fn(
-            search_one,
-            elements,
-            fn_output_signature=(
-                tf.TensorSpec((num_candidates,), "float32"),
-                tf.TensorSpec((num_candidates,), "int32"),
-            ),
-            parallel_iterations=1 if tf.executing_eagerly() else num_at_once,
-        )
+        centroids = ops.convert_to_tensor(self.centroids)
+        products = ops.einsum("bd,pd->bp", queries, centroids)
+        # (b, p): the best partitions first.
+        _, order = ops.top_k(products, centroids.shape[0])
+        elements = queries, order
+        # On JAX one by one, on TensorFlow at most ten at once.
+        return ops.map(search_one, elements)
 
     def _search_all(self, queries, num_candidates, allowed):
         """Partitions tell nothing of where those are that are allowed."""
@@ -280,33 +249,12 @@ class Ivf(keras.layers.Layer, Index):
         )
         return scores, ops.take(block_ids, places)
 
-    def _best_partitions(self, queries, sizes, num_rows):
-        """Partitions, the best first, int32 `(batch_size, capacity)`.
-
-        Not all need be in order: where the best already have enough rows,
-        what follows them is partition 0, again and again.
-        """
-        centroids = ops.convert_to_tensor(self.centroids)
-        scores = ops.einsum("bd,pd->bp", queries, centroids)
-        capacity = centroids.shape[0]
-        mean_size = self.num_blocks / self.num_partitions
-        num_first = math.ceil(_ORDERED_TO_PROBED * num_rows / mean_size)
-        if num_first >= capacity:
-            return ops.top_k(scores, capacity)[1]
-        _, first = ops.top_k(scores, num_first)
-        num_found = ops.sum(ops.take(sizes, first), axis=1)
-        return ops.cond(
-            ops.all(num_found >= num_rows),
-            lambda: ops.pad(first, [[0, 0], [0, capacity - num_first]]),
-            lambda: ops.top_k(scores, capacity)[1],
-        )
-
 
 def _places(starts, sizes, num_rows):
     """Where the first rows of partitions in some order are kept.
 
     Args:
-        starts, sizes: int32 tensors `(capacity,)`, in this order.
+        starts, sizes: int32 tensors `(num_partitions,)`, in this order.
         num_rows: int.
 
     Returns:
@@ -341,64 +289,28 @@ def _best(scores, block_ids, num_candidates):
 # k-means (our choice): rows to a partition in its sample, and iterations.
 _SAMPLE_PER_PARTITION = 64
 _NUM_ITERATIONS = 10
-# A partition of more than so many times the mean size is cut.
-_MOST_TO_MEAN = 2
 # Rows in memory at once, beside the sample.
 _ROWS_PER_PART = 16_384
-
-
-@dataclasses.dataclass(frozen=True)
-class Partitions:
-    """Groups of blocks, and their centroids.
-
-    `capacity`, which the number of blocks and the number of partitions asked
-    for decide alone, counts partitions that may be empty.
-
-    Args:
-        centroids: float32 array `(capacity, embedding_dim)`. Mean embedding
-            of each partition; zeros for an empty one.
-        sizes: int32 array `(capacity,)`. Blocks in each.
-        block_ids: int32 array `(num_blocks,)`. Those of the first partition,
-            then of the second and so on; rising in each.
-    """
-
-    centroids: np.ndarray
-    sizes: np.ndarray
-    block_ids: np.ndarray
-
-    def hold_once(self, shape: tuple[int, int]) -> bool:
-        """Whether these hold every row of embeddings of this shape once."""
-        num_blocks, embedding_dim = shape
-        return (
-            self.centroids.shape == (*self.sizes.shape, embedding_dim)
-            and self.sizes.ndim == self.block_ids.ndim == 1
-            and self.sizes.min(initial=0) >= 0
-            and self.sizes.sum() == num_blocks
-            and np.array_equal(np.sort(self.block_ids), np.arange(num_blocks))
-        )
 
 
 def partition(
     embeddings,
     *,
     num_partitions: int,
-) -> Partitions:
+) -> dict[str, np.ndarray]:
     """Partitions blocks by the direction of their embeddings.
 
     k-means on rows scaled to length 1: for the largest products, rows of one
     direction go together. Unscaled, or with the norm as a further
     dimension, fewer of the best were found, and one partition got up to 60
     times the mean size, of rows of varied norms. It learns from a sample of
-    64 rows a partition; then every block goes to the nearest centroid. A
-    partition of more than twice the mean size is cut, across its principal
-    axis, into as few equal parts as are not larger; these are at most half as
-    many more as partitions were asked for. The centroid that is kept is the
-    mean of a partition's rows as they are: its product with a query is the
-    mean of the blocks' scores, which ordered partitions better than
-    directions did where norms vary.
+    64 rows a partition; then every block goes to the nearest centroid. The
+    centroid that is kept is the mean of a partition's rows as they are: its
+    product with a query is the mean of the blocks' scores, which ordered
+    partitions better than directions did where norms vary.
 
-    The same rows give the same partitions. Rows are read in parts; the
-    sample, and one partition while it is cut, are in memory.
+    The same rows give the same partitions. Rows are read in parts; the sample
+    is in memory.
 
     Args:
         embeddings: float array `(num_blocks, embedding_dim)`; it may be
@@ -406,7 +318,13 @@ def partition(
         num_partitions: int. At most `num_blocks`.
 
     Returns:
-        `Partitions`, with a capacity of 1.5 times `num_partitions`.
+        dict of arrays:
+
+        - `centroids`, float32 `(num_partitions, embedding_dim)`: the mean
+          embedding of each partition; zeros for an empty one.
+        - `sizes`, int32 `(num_partitions,)`: how many blocks each has.
+        - `block_ids`, int32 `(num_blocks,)`: those of the first partition,
+          then of the second and so on; ascending in each.
 
     Raises:
         InputError: if an embedding is not finite.
@@ -414,14 +332,13 @@ def partition(
     centroids = _train(embeddings, num_partitions)
     with Progress("index", "blocks", len(embeddings)) as progress:
         labels = _nearest(embeddings, centroids, progress.add)
-    num_centroids = capacity(num_partitions)
-    _cut_large(embeddings, labels, num_partitions)
-    return Partitions(
-        _means(embeddings, labels, num_centroids),
-        np.bincount(labels, minlength=num_centroids).astype("int32"),
+    sizes = np.bincount(labels, minlength=num_partitions)
+    return {
+        "centroids": _means(embeddings, labels, num_partitions),
+        "sizes": sizes.astype("int32"),
         # Stable: ids rise within a partition.
-        np.argsort(labels, kind="stable").astype("int32"),
-    )
+        "block_ids": np.argsort(labels, kind="stable").astype("int32"),
+    }
 
 
 def _train(embeddings, num_partitions):
@@ -472,50 +389,14 @@ def _nearest(embeddings, centroids, after_rows=lambda num_rows: None):
     return labels
 
 
-def _cut_large(embeddings, labels, num_partitions):
-    """Cuts, in place, partitions of more than `_MOST_TO_MEAN` times the mean.
-
-    With s the size of one and m the most that is allowed, ceil(s / m) parts
-    of equal size; over all, at most n / m more than there were, which is
-    `num_partitions / _MOST_TO_MEAN`.
-    """
-    most = math.ceil(_MOST_TO_MEAN * len(labels) / num_partitions)
-    free = num_partitions
-    sizes = np.bincount(labels, minlength=num_partitions)
-    order = np.argsort(labels, kind="stable")
-    for members in np.split(order, np.cumsum(sizes)[:-1]):
-        if len(members) <= most:
-            continue
-        along = _along_principal_axis(embeddings, members)
-        # Stable: of rows that are equal the smaller ids come first.
-        members = members[np.argsort(along, kind="stable")]
-        parts = np.array_split(members, math.ceil(len(members) / most))
-        for part in parts[1:]:
-            labels[part] = free
-            free += 1
-
-
-def _along_principal_axis(embeddings, members):
-    """Where rows are along the axis on which they differ most."""
-    rows = np.asarray(embeddings[members], "float32")
-    rows = rows - rows.mean(axis=0)
-    _, axes = np.linalg.eigh(rows.T @ rows)
-    return rows @ axes[:, -1]
-
-
-def capacity(num_partitions: int) -> int:
-    """The most partitions that there can be, for a number that is asked for."""
-    return num_partitions + num_partitions // _MOST_TO_MEAN
-
-
-def _means(embeddings, labels, capacity):
-    """Mean row of each partition, float32 `(capacity, embedding_dim)`."""
-    sums = np.zeros((capacity, embeddings.shape[1]))
+def _means(embeddings, labels, num_partitions):
+    """Mean rows of partitions, float32 `(num_partitions, embedding_dim)`."""
+    sums = np.zeros((num_partitions, embeddings.shape[1]))
     for part, rows in _blocks_of_rows(embeddings):
         order = np.argsort(labels[part], kind="stable")
         names, firsts = np.unique(labels[part][order], return_index=True)
         sums[names] += np.add.reduceat(
             rows[order], firsts, axis=0, dtype="float64"
         )
-    counts = np.bincount(labels, minlength=capacity)
+    counts = np.bincount(labels, minlength=num_partitions)
     return (sums / np.maximum(counts, 1)[:, None]).astype("float32")

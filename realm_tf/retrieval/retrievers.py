@@ -44,20 +44,18 @@ class Dense:
         self._corpus = corpus
 
     def embed(self, questions: list[str]) -> np.ndarray:
-        """Query embeddings, `(num_questions, embedding_dim)`, scaled."""
+        """Query embeddings, `(num_questions, embedding_dim)`, scaled.
+
+        Those of empty questions are zeros.
+        """
         tokenizer = self._corpus.loaded.tokenizer
         model = self._corpus.loaded.model
-        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
-        embeddings = np.zeros((len(rows), model.embedding_dim), "float32")
-        # Of like length, so that little is padding.
-        order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
-        for first in range(0, len(order), _BATCH_SIZE):
-            batch = order[first : first + _BATCH_SIZE]
-            inputs = data.pack_queries(
-                [rows[row] for row in batch], tokenizer.pad_id
-            )
+        embeddings = np.zeros((len(questions), model.embedding_dim), "float32")
+        batches = data.batches_by_length(questions, tokenizer, _BATCH_SIZE)
+        for places, rows in batches:
+            inputs = data.pack_queries(rows, tokenizer.pad_id)
             inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
-            embeddings[batch] = np.asarray(model.embed_queries(inputs))
+            embeddings[places] = np.asarray(model.embed_queries(inputs))
         return embeddings
 
     def search(self, questions: list[str], num_candidates: int):

@@ -7,7 +7,6 @@ import numpy as np
 from keras import ops
 
 from realm_tf.artifacts.array_files import mapped_zeros
-from realm_tf.errors import InputError
 from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 
@@ -41,20 +40,12 @@ class RowTable(keras.layers.Layer):
             to `None`: the order they are in.
         sharding: of `row_shards.sharding`. Rows are spread over devices; with
             `quantize="none"` only. Defaults to `None`.
-
-    Raises:
-        InputError: if `quantize` is none of these.
     """
 
     def __init__(
         self, embeddings, *, quantize="none", order=None, sharding=None
     ):
         super().__init__(trainable=False, dtype="float32")
-        if quantize not in QUANTIZATIONS:
-            raise InputError(
-                f"`quantize` must be one of {', '.join(QUANTIZATIONS)}. "
-                f"Received: quantize={quantize!r}"
-            )
         self.quantize = quantize
         self._sharding = sharding
         values, scales = self._encode(embeddings, order)

@@ -89,20 +89,9 @@ class _Part:
             pre_reorder_num_neighbors=max(num_candidates, num_reordered),
         )
         # Of no queries ScaNN gives no columns, either.
-        num_queries = tf.shape(queries)[0]
-        check = tf.debugging.Assert(
-            (num_queries == 0) | (tf.shape(scores)[1] == num_candidates),
-            [
-                "The part of the index that ScaNN searched holds fewer than "
-                f"{num_candidates} blocks: ask for fewer candidates, or index "
-                "with --kind ivf or brute_force."
-            ],
-        )
-        # Outside of a graph it has been checked.
-        with tf.control_dependencies([] if check is None else [check]):
-            shape = (num_queries, num_candidates)
-            block_ids = tf.cast(block_ids, tf.int32) + self.first
-            return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
+        shape = (tf.shape(queries)[0], num_candidates)
+        block_ids = tf.cast(block_ids, tf.int32) + self.first
+        return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
 
 
 class Scann(Index):
@@ -218,11 +207,9 @@ class Scann(Index):
 
         ops = _scann_ops()
         reordering = files.parameters["reordering"]
-        # Directories of earlier versions do not say it.
-        num_parts = files.parameters.get("num_parts", 1)
         parts = []
         for number, (first, limit) in enumerate(
-            _ranges(files.num_blocks, num_parts)
+            _ranges(files.num_blocks, files.parameters["num_parts"])
         ):
             names = {name: _file(name, number) for name in _kept(reordering)}
             kept = files.state(names.values())

@@ -84,7 +84,8 @@ class Exchange:
         os.makedirs(self._path(name), exist_ok=True)
         path = self._weights(name)
         if not os.path.exists(path):
-            weight_files.write(path, weight_files.by_number(weights))
+            by_number = {str(n): np.asarray(w) for n, w in enumerate(weights)}
+            weight_files.write(path, by_number)
         write_text(self._path(_CURRENT), name)
         kept = {TASK, _CURRENT, name, os.path.basename(path)}
         for other in set(os.listdir(self.directory)) - kept:

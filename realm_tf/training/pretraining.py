@@ -208,10 +208,7 @@ class Pretraining:
         num_rows = self._recipe.num_held_out
         size = min(self._recipe.batch_size, num_rows)
         examples = PretrainingExamples(
-            self._passages,
-            of_held_out=True,
-            drop_remainder=False,
-            **self._masking(size),
+            self._passages, of_held_out=True, **self._masking(size)
         )
         batches = [
             examples.batch(0, step) for step in range(examples.steps_per_epoch)

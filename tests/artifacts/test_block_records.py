@@ -1,4 +1,3 @@
-import os
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.paths import cache_dir
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -136,13 +134,6 @@ def test_reading_needs_no_tensorflow(blocks_dir):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
-
-
-def test_where_no_cache_can_be_made(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert cache_dir() == f"{tmp_path}/realm-{os.getuid()}"
 
 
 def test_numbers_of_more_than_16_bits(tmp_path):
@@ -271,12 +262,3 @@ def test_some_blocks_of_each_directory(blocks_dir, spare):
             assert joined.span_text(block_id, start, limit) == (
                 records.span_text(row, start, limit)
             )
-
-
-def test_a_position_that_there_is_not(blocks_dir):
-    joined = BlockRecords.joined(
-        [(Blocks(blocks_dir), np.arange(2))], capacity=3
-    )
-    assert joined.texts[-1] == joined.texts[2] == ""
-    with pytest.raises(IndexError):
-        joined.texts[3]

@@ -14,6 +14,7 @@ from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.index import load
 from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.scann import Scann
 
@@ -72,7 +73,7 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
 def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
     output = str(tmp_path / "index")
     BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-    index = Index(output).load()
+    index = load(Index(output))
     assert type(index) is expected
     assert (index.num_blocks, index.embedding_dim) == (50, 8)
     _check(index, _embeddings())
@@ -88,7 +89,7 @@ def test_an_index_can_hold_smaller_rows(
 ):
     output = str(tmp_path / "index")
     BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-    index = Index(output).load(quantize=quantize)
+    index = load(Index(output), quantize=quantize)
     assert type(index) is expected
     assert index.rows.values.dtype == quantize
     queries = _embeddings(9, seed=1)
@@ -100,31 +101,27 @@ def test_an_index_can_hold_smaller_rows(
 
 
 def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
-    for kind in ("brute_force", "ivf", "scann"):
-        BuildIndex(
-            embeddings=embeddings, output=str(tmp_path / kind), kind=kind
-        ).run()
+    output = str(tmp_path / "scann")
+    BuildIndex(embeddings=embeddings, output=output, kind="scann").run()
     with pytest.raises(
         InputError,
         match="scann is a ScaNN index.*'int8'.*realm index --reordering int8",
     ):
-        Index(str(tmp_path / "scann")).load(quantize="int8")
-    for kind in ("brute_force", "ivf"):
-        with pytest.raises(InputError, match="none, int8, bfloat16.*'int4'"):
-            Index(str(tmp_path / kind)).load(quantize="int4")
+        load(Index(output), quantize="int8")
 
 
-def test_on_an_object_store(tmp_path, embeddings):
+def test_on_an_object_store(tmp_path, embeddings, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = f"ram://{uuid.uuid4()}"
     rows = _embeddings()
     for kind in ("brute_force", "ivf", "scann"):
         output = f"{root}/{kind}"
         BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-        _check(Index(output).load(), rows)
+        _check(load(Index(output)), rows)
         assert isinstance(Index(output).embeddings, np.memmap)
     remove(f"{root}/brute_force/embeddings.npy")
     with pytest.raises(InputError, match="embeddings.npy is missing"):
-        Index(f"{root}/brute_force").load()
+        load(Index(f"{root}/brute_force"))
 
 
 def _damage(path, how):
@@ -164,21 +161,8 @@ def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
         reason = "is missing" if how == "missing" else "is damaged"
         with pytest.raises(InputError, match=f"{name} {reason}"):
             len(Index(copy).embeddings)
-            Index(copy).load()
+            load(Index(copy))
     path = tmp_path / "embeddings" / "embeddings-00000020.npy"
     _damage(path, how)
     with pytest.raises(InputError, match="embeddings-00000020.npy is"):
         array_files.load_array(str(path))
-
-
-def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
-    output = tmp_path / "index"
-    BuildIndex(embeddings=embeddings, output=str(output), kind="ivf").run()
-    path = output / "ivf-block_ids.npy"
-    good = np.load(path)
-    for other in (good[:-1], good + 1, np.zeros_like(good)):
-        np.save(path, other)
-        with pytest.raises(
-            InputError, match="index is damaged.*each of 50 blocks once"
-        ):
-            Index(str(output)).load()

@@ -45,9 +45,3 @@ def test_what_is_written_is_read(card):
 )
 def test_headers_of_others(text, expected):
     assert model_card.read_header(text) == expected
-
-
-def test_a_card_of_an_earlier_version():
-    written = Card("Ours.", notes=("Small.",)).to_json()
-    del written["languages"]
-    assert Card.from_json(written) == Card("Ours.", notes=("Small.",))

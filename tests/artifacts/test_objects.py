@@ -70,7 +70,7 @@ def test_any_directory_says_what_it_holds(
 ):
     shown = {
         blocks_dir: "Blocks('{}': 11 blocks, fingerprint ",
-        model_dir: "Model('{}': towers of 2 layers, 8 wide, fingerprint ",
+        model_dir: "Model('{}': model, fingerprint ",
         embeddings_dir: "Embeddings('{}': 11 embeddings, fingerprint ",
         brute_force_index_dir: "Index('{}': brute_force index over 11 blocks, ",
     }
@@ -119,7 +119,7 @@ def test_what_does_not_match_is_refused(
     other = Blocks(
         _copy(tmp_path, blocks_dir, "blocks", fingerprint="f", tokenizer="t")
     )
-    with pytest.raises(InputError, match="was cut with another vocabulary"):
+    with pytest.raises(InputError, match="have different vocabularies"):
         matching.check_vocabulary(other, model)
     with pytest.raises(InputError, match=f"was not made from {other} "):
         matching.check_index(index, blocks=other, model=model)

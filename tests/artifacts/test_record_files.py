@@ -4,7 +4,6 @@ import os
 import shutil
 import uuid
 
-import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
@@ -12,10 +11,7 @@ from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
-from realm_tf.artifacts.objects import open_any
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import remove
-from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 BLOCK = schema.Block(
@@ -72,17 +68,6 @@ def test_a_block_survives_its_record(tmp_path, block):
     )
     (found,) = Blocks(directory).read()
     assert found == dataclasses.replace(block, block_id=0)
-
-
-def test_arrays_are_as_lists():
-    names = [n for n, v in vars(BLOCK).items() if isinstance(v, list)]
-    arrays = {n: np.array(getattr(BLOCK, n)) for n in names}
-    block = dataclasses.replace(BLOCK, **arrays)
-    tables = [
-        record_files.rows_to_table(schema.Block, [each])
-        for each in (BLOCK, block)
-    ]
-    assert tables[0] == tables[1]
 
 
 def test_the_bytes_and_the_digest_are_those_of_the_rows(tmp_path, monkeypatch):
@@ -142,13 +127,6 @@ def test_columns_by_row(tmp_path, monkeypatch):
     assert record_files.Column(table["text"])[-1] == "éé"
 
 
-def test_rows_in_rising_order():
-    table = record_files.rows_to_table(schema.Block, _blocks(9))
-    for rows in ([], [0, 1, 2], [3, 4, 8], list(range(9)), [1, 3, 5]):
-        found = record_files.some_rows(table, np.array(rows, int))
-        assert found["block_id"].to_pylist() == rows
-
-
 def test_a_pipeline_of_tensors(tmp_path):
     blocks = _blocks(3)
     blocks[1] = dataclasses.replace(blocks[1], token_ids=[], title="東")
@@ -176,27 +154,7 @@ def test_blocks_on_an_object_store(tmp_path, monkeypatch):
     copies = glob.glob(f"{tmp_path}/cache/realm/*/*")
     assert [os.path.basename(each) for each in copies] == ["blocks-00001.arrow"]
     assert list(Blocks(remote).read()) == list(Blocks(local).read())
-    remove(f"{remote}/blocks-00000.arrow")
-    Path(f"{remote}/blocks-00000.arrow").write_text("")
-    assert len(Blocks(remote).table) == 6
-
-
-@pytest.mark.parametrize(
-    "kind, command", [(Blocks, "chunk"), (Passages, "annotate")]
-)
-def test_an_old_directory_is_refused(tmp_path, kind, command):
-    (name,) = kind.kinds
-    with artifact.write(str(tmp_path / "old"), kind=name) as stage:
-        write_text(stage.path("blocks-00000-of-00001.tfrecord.gz"), "")
-        stage.metadata.update({f"num_{kind.what}": 1, "shard_rows": [1]})
-    with pytest.raises(
-        InputError, match=f"make it again with `realm {command}"
-    ):
-        kind(tmp_path / "old").table.num_rows.bit_length()
-    with artifact.write(str(tmp_path / "packed"), kind=f"packed_{kind.what}"):
-        pass
-    with pytest.raises(InputError, match=f"packed_{kind.what}.*no longer"):
-        open_any(str(tmp_path / "packed"))
+    assert len(glob.glob(f"{tmp_path}/cache/realm/*/*")) == 2
 
 
 @pytest.mark.parametrize("start", [0, 3, 4, 5, 9])
@@ -209,17 +167,6 @@ def test_a_range_of_blocks(tmp_path, start, limit):
     assert (
         _ids(directory, start=start, limit=limit) == list(range(9))[start:limit]
     )
-
-
-def test_ids_that_are_not_dense_are_refused(tmp_path):
-    blocks = _blocks(4)
-    del blocks[2]
-    directory = _write(tmp_path / "blocks", [blocks])
-    for limit in (None, 2):
-        with pytest.raises(
-            InputError, match=r"00000.arrow does not hold the blocks 0 to 2"
-        ):
-            _ids(directory, limit=limit)
 
 
 @pytest.mark.parametrize("start", [0, 5])
@@ -242,7 +189,10 @@ def test_a_missing_shard_is_refused(tmp_path):
     with pytest.raises(InputError, match="holds 1 shards, expected 2"):
         _ids(directory)
     os.remove(_shards(directory)[0])
-    with pytest.raises(InputError, match="holds 0 shards, expected 2"):
+    with pytest.raises(
+        InputError,
+        match="0 shards, expected 2: make it again with `realm chunk`",
+    ):
         _ids(directory)
 
 
@@ -293,14 +243,3 @@ def test_annotated_passages_are_read_in_order(tmp_path):
             record_files.write_rows(path, schema.AnnotatedPassage, part)
         stage.metadata.update(num_passages=5, shard_rows=[3, 2])
     assert list(Passages(directory).read()) == passages
-
-    path = _shards(directory)[1]
-    with open(path, "rb+") as file:
-        file.truncate(os.path.getsize(path) - 12)
-    with pytest.raises(
-        InputError, match="a-2.* damaged: make its directory again"
-    ):
-        list(Passages(directory).read())
-    os.remove(path)
-    with pytest.raises(InputError, match="holds 1 shards, expected 2"):
-        list(Passages(directory).read())

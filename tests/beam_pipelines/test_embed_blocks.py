@@ -188,7 +188,7 @@ def test_what_does_not_belong_together_is_refused(
         model_directory.LoadedModel(loaded.model, tokenizer), model
     )
     with pytest.raises(
-        InputError, match=f"another vocabulary than that of {model}"
+        InputError, match=f"{model} have different vocabularies"
     ):
         _embed(model, blocks_dir, tmp_path / "embeddings")
     with pytest.raises(InputError, match="holds 'blocks', expected 'model'"):

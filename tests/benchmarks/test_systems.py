@@ -264,7 +264,7 @@ def _collect(root, suite, numbers):
         result = step.operation.result
         stage_directories.write(
             result.path,
-            kind=result.kinds[0],
+            kind=result.kind,
             files=written.get(result, ()),
         )
     return systems.collect(given, cells)

@@ -184,11 +184,11 @@ def test_the_command(tmp_path, capsys, write_annotated):
 
 
 def test_passages_that_answer_nothing(tmp_path, capsys, write_annotated):
-    corpus, output = str(tmp_path / "annotated"), str(tmp_path / "cloze")
-    write_annotated(corpus, [passage(*CANAL), passage(*RIVER)])
-    arguments = ["questions", "--from", "cloze", "--output", output]
+    corpus = write_annotated(
+        tmp_path / "annotated", [passage(*CANAL), passage(*RIVER)]
+    )
+    arguments = ["questions", "--from", "cloze", "--output", "cloze"]
     assert main(arguments) == 2
     assert "--from cloze needs --corpus" in capsys.readouterr().err
     assert main([*arguments, "--corpus", corpus]) == 2
     assert "makes no question" in capsys.readouterr().err
-    assert [each.name for each in tmp_path.iterdir()] == ["annotated"]

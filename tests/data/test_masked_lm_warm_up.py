@@ -130,28 +130,6 @@ def test_the_block_with_the_answer(corpus):
     assert num_found > 5 and num_missed > 5
 
 
-def test_of_many_blocks_some_are_searched(corpus, monkeypatch):
-    """Always the same, and what they hold is found."""
-    monkeypatch.setattr(masked_lm_warm_up, "_MAX_SEARCHED", 2)
-    generator = np.random.default_rng(0)
-    blocks = corpus[1]
-    search = masked_lm_warm_up._WordpieceSearch(blocks)
-    found = {
-        n
-        for n in range(len(blocks))
-        if search.find(blocks[n].token_ids, but=-1, generator=generator)
-        is not None
-    }
-    again = masked_lm_warm_up._WordpieceSearch(blocks)
-    for n in range(len(blocks)):
-        ids = blocks[n].token_ids
-        holder = again.find(ids, but=-1, generator=generator)
-        assert (holder is not None) == (n in found)
-        assert holder in (None, n)
-        assert again.find(ids, but=n, generator=generator) is None
-    assert len(found) == 2
-
-
 def test_another_block_is_not_the_querys_own(corpus):
     blocks = corpus[1]
     firsts = set()

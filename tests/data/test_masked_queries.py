@@ -79,14 +79,12 @@ def test_counts_and_sizes(passages):
         "sentences": 83,
         "sentences_without_wordpiece": 1,
         "spans": 161,
-        "spans_outside_sentences": 0,
         "spans_without_wordpiece": 0,
-        "spans_not_eligible": 5,
-        "passages_without_span": 3,
+        "passages_left_out": 3,
     }
     examples = PretrainingExamples(passages, batch_size=8, mode="uniform")
     assert examples.num_examples == 42
-    assert examples.counts["passages_without_wordpiece"] == 1
+    assert examples.counts["passages_left_out"] == 1
     # 42 = 5 * 8 + 2
     assert examples.steps_per_epoch == 5
 

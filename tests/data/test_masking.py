@@ -98,18 +98,12 @@ def test_salient_draws_whole_spans_uniformly(passage, letters):
     assert all((np.diff(e.mask_positions) == 1).all() for e in draws)
 
 
-def test_spans_of_ten_wordpieces_at_most(mark_passage, letters):
-    passage = _tokenized(mark_passage("<abcdefghijk> in <abcdefghij>"), letters)
-    draws = _draws(_masker(letters, "salient"), passage, 20)
-    assert {_text(e.mask_ids, letters) for e in draws} == {"abcdefghij"}
-
-
 @pytest.mark.parametrize("label", ["number", "CARDINAL"])
 def test_numbers_are_masked_by_choice_alone(mark_passage, letters, label):
     marked = mark_passage("the <1869> and the <Capybara> in the <city>")
     marked.span_label = [label, "name", "date"]
     passage = _tokenized(marked, letters)
-    assert passage.spans[:, 4].tolist() == [1, 0, 0]
+    assert passage.spans[2::3].tolist() == [1, 0, 0]
     for options, expected in (
         ({}, {"capybara", "city"}),
         ({"mask_numbers": True}, {"1869", "capybara", "city"}),

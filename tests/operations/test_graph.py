@@ -24,7 +24,7 @@ stop_before = []
 
 
 class Thing(Artifact):
-    kinds = ("thing",)
+    kind = "thing"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

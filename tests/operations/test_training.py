@@ -266,15 +266,19 @@ def test_what_does_not_match_is_refused(world, tmp_path):
         run(blocks=world["model"])
     with pytest.raises(InputError, match="fewer than one batch of 100"):
         run("batch_size=100")
-    with pytest.raises(InputError, match="512 wordpieces. Received: max_b"):
+    with pytest.raises(
+        InputError, match="max_block_length of .* encoder takes 512"
+    ):
         run("max_block_length=513")
-    with pytest.raises(InputError, match="512 wordpieces. Received: max_q"):
+    with pytest.raises(
+        InputError, match="max_query_length of .* encoder takes 512"
+    ):
         run("max_query_length=513", kind="dpr")
     with pytest.raises(
         InputError, match="8 examples an epoch: fewer than one batch of 100"
     ):
         run("batch_size=100", kind="dpr")
-    with pytest.raises(InputError, match="--set num_frozen_layers=N. Rec.*: 9"):
+    with pytest.raises(InputError, match="--set num_frozen_layers.*: .*9"):
         run("num_frozen_layers=9")
     with pytest.raises(InputError, match="none.jsonl does not exist"):
         run(kind="dpr", dev=str(tmp_path / "none.jsonl"))

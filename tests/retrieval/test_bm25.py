@@ -51,15 +51,6 @@ def test_scores_are_the_formula():
     np.testing.assert_allclose(scores[0], [expected, 0, 0, 0], rtol=1e-5)
 
 
-def test_questions_are_independent():
-    questions = ["fire", "", "the city", "Nile"]
-    scores, block_ids = _search(questions, 2)
-    for row, question in enumerate(questions):
-        alone = _search([question], 2)
-        np.testing.assert_array_equal(scores[row], alone[0][0])
-        np.testing.assert_array_equal(block_ids[row], alone[1][0])
-
-
 @pytest.mark.parametrize("question", ["", "who is the", "zebra", "東京", "?!"])
 def test_a_question_that_matches_nothing(question):
     scores, block_ids = _search([question], 3)

@@ -46,25 +46,6 @@ def test_the_embeddings_are_not_trained():
     np.testing.assert_array_equal(weight, _embeddings())
 
 
-def test_a_model_saves_the_embeddings(tmp_path):
-    def model(embeddings):
-        queries = keras.Input((4,))
-        outputs = BruteForce(embeddings, name="index")(
-            queries, num_candidates=3
-        )
-        return keras.Model(queries, outputs)
-
-    path = str(tmp_path / "model.weights.h5")
-    saved = model(_embeddings())
-    saved.save_weights(path)
-    loaded = model(_embeddings(1))
-    queries = _embeddings(2)
-    expected = saved.predict_on_batch(queries)[1]
-    assert not np.array_equal(loaded.predict_on_batch(queries)[1], expected)
-    loaded.load_weights(path)
-    np.testing.assert_array_equal(loaded.predict_on_batch(queries)[1], expected)
-
-
 # 50 rows: divided evenly or not, all at once, one by one.
 @pytest.mark.parametrize("rows_per_block", [1, 7, 10, 999])
 @pytest.mark.parametrize("num_candidates", [8, 50])
@@ -76,13 +57,6 @@ def test_the_same_is_found_in_blocks(make, rows_per_block, num_candidates):
     _check(found, embeddings, queries, num_candidates)
     assert keras.backend.standardize_dtype(found[1].dtype) == "int32"
     assert index.is_exact == (make is BruteForce)
-
-
-def test_negative_scores_win_against_nothing():
-    index = BruteForce(-np.ones((5, 2)), rows_per_block=2)
-    scores, block_ids = index.search(np.ones((1, 2)), 5)
-    np.testing.assert_array_equal(block_ids, [[0, 1, 2, 3, 4]])
-    np.testing.assert_array_equal(scores, [[-2.0] * 5])
 
 
 @all_kinds
@@ -152,14 +126,6 @@ def test_the_table_is_never_whole_in_float32(quantize):
         )
         program = _program(index, search_oracle.rows(7))
         assert ("f32[1000,8]" in program) == is_whole
-
-
-@quantized
-def test_most_of_the_best_are_found_among_small_rows(quantize):
-    embeddings = search_oracle.rows(2_000, width=16)
-    queries = search_oracle.rows(50, seed=1, width=16)
-    index = KINDS[quantize](embeddings)
-    assert search_oracle.recall(index, embeddings, queries, 5) >= 0.95
 
 
 _ON_EIGHT_DEVICES = """

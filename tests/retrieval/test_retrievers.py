@@ -100,15 +100,6 @@ def test_hybrid_over_fewer_blocks_than_are_asked_for(corpus, queries, weight):
     assert (scores[2:] == -np.inf).all()
 
 
-def test_bm25_of_wordpieces_knows_titles_and_bodies(corpus):
-    tokenizer = corpus.loaded.tokenizer
-    for asked in (corpus.records.titles[3], "river of Rome"):
-        pieces = np.array([query_wordpieces(asked, tokenizer)])
-        best = int(np.argmax(np.asarray(corpus.lexical(pieces))))
-        text = f"{corpus.records.titles[best]} {corpus.records.texts[best]}"
-        assert asked in text
-
-
 def test_a_model_in_training_learns_from_the_sum(corpus, monkeypatch):
     """f(x, z) of the found blocks anew, and what BM25 gives them."""
     embed = OpenQa.embed_queries

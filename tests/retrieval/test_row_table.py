@@ -3,7 +3,6 @@ import pytest
 import search_oracle
 from keras import ops
 
-from realm_tf.errors import InputError
 from realm_tf.retrieval import row_table
 from realm_tf.retrieval.row_table import RowTable
 from realm_tf.retrieval.row_table import to_int8
@@ -98,8 +97,3 @@ def test_rows_are_read_in_parts_and_in_any_order(
         found.values,
         RowTable(_rows(50, seed=3), quantize=quantize).values,
     )
-
-
-def test_other_quantizations_are_refused():
-    with pytest.raises(InputError, match="one of none, int8, bfloat16.*int4"):
-        RowTable(_rows(5), quantize="int4")

@@ -120,20 +120,6 @@ def test_the_same_embeddings_give_the_same_state(many, hashed):
         np.testing.assert_array_equal(array, again[name])
 
 
-def test_the_state_follows_a_swap():
-    index = Scann.build(search_oracle.clustered(100))
-    index.prepare(search_oracle.clustered(100, seed=1))()
-    fresh = Scann.build(search_oracle.clustered(100, seed=1))
-    for name, array in fresh.state().items():
-        np.testing.assert_array_equal(index.state()[name], array)
-    _equal(
-        search_oracle.reloaded(index),
-        fresh,
-        search_oracle.clustered(5, seed=2),
-        10,
-    )
-
-
 def test_parts_find_what_one_finds():
     """Of parts of other sizes, and fewer blocks in each than are asked for."""
     embeddings = search_oracle.rows(50)
@@ -202,25 +188,6 @@ def test_in_a_saved_model(tmp_path, num_parts):
     expected = BruteForce(embeddings).search(queries, 5)
     np.testing.assert_array_equal(block_ids, expected[1])
     np.testing.assert_allclose(scores, expected[0], atol=1e-4)
-
-
-@pytest.mark.parametrize("in_graph", [False, True])
-def test_more_candidates_than_were_searched(monkeypatch, in_graph):
-    monkeypatch.setattr(scann, "_MIN_BLOCKS_FOR_HASHING", 500)
-    monkeypatch.setattr(scann, "_MIN_BLOCKS_FOR_TREE", 1000)
-    monkeypatch.setattr(scann, "_SEARCHED_FRACTION", 0.05)
-    rows = np.random.default_rng(0).standard_normal((2000, 16), "float32")
-    index = scann.Scann.build(rows)
-
-    def search(queries):
-        return index.search(queries, 1900)
-
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="holds fewer than 1900 blocks"
-    ):
-        (tf.function(search) if in_graph else search)(rows[:2])
-    scores, _ = index.search(rows[:2], 5)
-    assert scores.shape == (2, 5)
 
 
 def test_no_reordering_is_refused():

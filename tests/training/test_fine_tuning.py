@@ -75,7 +75,6 @@ def test_the_metadata_says_what_was_done(open_qa_world, tuned):
         assert row["candidates_recall"] >= row["top_block_recall"]
     assert metadata["counts"] == {
         "questions": 8,
-        "united": 0,
         "patterns": 0,
         "without_answer": 0,
         "steps": 2,

@@ -1,28 +1,34 @@
-"""Readers of public question sets in the forms their authors publish.
+"""Public question sets, made questions files of this project.
 
-`FORMS` says where each form keeps questions and answers. `read` yields lines of
-this project's own form, with the place of each for messages.
+`FORMS` maps the fields that authors publish. `read` yields lines of this
+project's own form, `merge` checks them, `divide` and `report` make files.
 """
 
+import collections
 import contextlib
+import dataclasses
 import json
 import re
 import urllib.parse
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import question_files
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.text import sentences
 
-# SEMPRE writes brackets, "quoted" with backslashes, bare words.
-_DESCRIPTION = r'\(\s*description(?:\s*"((?:[^"\\]|\\.)*)"|\s+([^\s()"]+))\s*\)'
-_DESCRIPTIONS = re.compile(rf"\s*\(\s*list(?:\s*{_DESCRIPTION})*\s*\)\s*")
-_ESCAPED = re.compile(r"\\(.)")
-_CONTROLS = {"n": "\n", "t": "\t"}
+# google-research/language, orqa/preprocessing/create_data_splits.py: the hash
+# modulo 100,000, and that modulo 10.
+_ORQA_BUCKETS = 10
 _READ_KEYS = {"question", "text", "answer", "answers"}
+# SEMPRE writes brackets, "quoted" with backslashes as in JSON, bare words.
+_DESCRIPTION = r'\(\s*description(?:\s*("(?:[^"\\]|\\.)*")|\s+([^\s()"]+))\s*\)'
+_DESCRIPTIONS = re.compile(rf"\s*\(\s*list(?:\s*{_DESCRIPTION})*\s*\)\s*")
 
 
 def read(path: str, form: str) -> Iterator[tuple[str, dict]]:
@@ -34,28 +40,26 @@ def read(path: str, form: str) -> Iterator[tuple[str, dict]]:
 
     Yields:
         `(place, line)`: the place for messages; `question`, `answer` (a list,
-        perhaps empty) and what else is kept.
+        perhaps empty), `id` and `evidence` if there are any. Lines of the form
+        `"jsonl"` are as in the file.
 
     Raises:
         InputError: naming the place of what is not of the form.
     """
     found = FORMS[form]
-    expected = " and ".join(
-        " or ".join(keys) for keys in (found.question, found.answers)
-    )
+    if found is None:
+        yield from _rows(path, "question and answer")
+        return
+    expected = " and ".join(map(" or ".join, (found.question, found.answers)))
     for place, row in found.rows(path, expected):
         with _of_form(place, expected):
-            answers = row[_first(found.answers, row)]
             line = {
                 "question": row[_first(found.question, row)],
-                "answer": found.to_answers(answers),
+                "answer": found.to_answers(row[_first(found.answers, row)]),
+                **{key: row[key] for key in ("id", "evidence") if key in row},
             }
-            if found.is_pattern:
-                line["answer_type"] = "regex"
-            kept = found.kept
-            if kept is None:
-                kept = {key: key for key in row if key not in _READ_KEYS}
-            line |= {k: row[v] for k, v in kept.items() if v in row}
+        if found.is_pattern:
+            line["answer_type"] = "regex"
         yield place, line
 
 
@@ -87,13 +91,6 @@ def _rows(path, expected):
                     row = {"id": name, "question": question}
                     row["answer"] = [pattern]
             yield place, row
-
-
-def _own_rows(path, expected):
-    questions = question_files.read_questions(path, need_answers=False)
-    for number, each in enumerate(questions, start=1):
-        row = {"question": each.question, "answer": list(each.answers)}
-        yield f"{path}, question {number}", {**each.line, **row}
 
 
 def _squad_rows(path, expected):
@@ -139,13 +136,7 @@ def _of_form(place, expected):
     """Turns errors of missing keys and of other types into an `InputError`."""
     try:
         yield
-    except (
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"{place} is not of the form that --from names "
             f"({type(error).__name__}: {error}): expected {expected}."
@@ -171,7 +162,7 @@ def parse_descriptions(text: str | list) -> list[str]:
     if not _DESCRIPTIONS.fullmatch(text):
         raise ValueError(text)
     return [
-        bare or _ESCAPED.sub(lambda m: _CONTROLS.get(m[1], m[1]), quoted)
+        bare or json.loads(quoted)
         for quoted, bare in re.findall(_DESCRIPTION, text)
     ]
 
@@ -183,8 +174,6 @@ class Form(NamedTuple):
         question: tuple of str. Keys of the question; the first that a row has
             counts.
         answers: tuple of str. Keys of the answers, in the same way.
-        kept: dict. Our key to the key of what else is kept; `None` keeps all.
-            Defaults to the id.
         to_answers: function of the value of the answers that gives a list of
             str. Defaults to the value itself.
         rows: function of a path and of the expected keys that yields
@@ -195,25 +184,19 @@ class Form(NamedTuple):
 
     question: tuple[str, ...]
     answers: tuple[str, ...]
-    kept: dict[str, str] | None = {"id": "id"}
     to_answers: Callable = lambda value: value
     rows: Callable = _rows
     is_pattern: bool = False
 
 
 FORMS = {
-    "nq-open": Form(("question",), ("answer",), {}),
+    "nq-open": Form(("question",), ("answer",)),
     # The test set of EfficientQA, with predictions that were judged correct
     # (google-research-datasets/natural-questions, nq_open/README.md).
-    "efficientqa": Form(
-        ("question",), ("answer_and_def_correct_predictions",), {}
-    ),
+    "efficientqa": Form(("question",), ("answer_and_def_correct_predictions",)),
     # As Berant et al. (2013) publish it, or brmson's JSON.
     "webquestions": Form(
-        ("utterance", "qText"),
-        ("targetValue", "answers"),
-        {"id": "qId"},
-        parse_descriptions,
+        ("utterance", "qText"), ("targetValue", "answers"), parse_descriptions
     ),
     # brmson's TSV or JSON, or DrQA's JSONL.
     "curatedtrec": Form(
@@ -222,18 +205,141 @@ FORMS = {
     "squad": Form(
         ("question",),
         ("answers",),
-        {"id": "id", "evidence": "evidence"},
         lambda marked: [each["text"] for each in marked],
         _squad_rows,
     ),
     "kilt": Form(
         ("input",),
         ("output",),
-        to_answers=lambda outputs: [
+        lambda outputs: [
             each["answer"] for each in outputs if "answer" in each
         ],
     ),
     "flashrag": Form(("question",), ("golden_answers",)),
-    # The project's own form, or DPR's ("answers").
-    "jsonl": Form(("question",), ("answer",), None, rows=_own_rows),
+    # This project's own form, or DPR's ("answers"); see `to_question`.
+    "jsonl": None,
 }
+
+
+def merge(
+    read: Iterable[tuple[str, dict]], language: str | None = None
+) -> tuple[list[Question], dict[str, int]]:
+    """Checks lines; those of the same question and type become one.
+
+    The first one's further keys are kept, and the answers of all, each once.
+
+    Args:
+        read: iterable of `(place, line)`; see `forms.read`.
+        language: str. Code of their language. Defaults to `None`: the lines
+            keep theirs.
+
+    Returns:
+        list of `Question`, in the order of the first lines; counts of
+        questions.
+
+    Raises:
+        InputError: if question or answers are no text.
+    """
+    counts = collections.Counter(read=0, kept=0)
+    # (question, type): (the first one, the answers of all as keys).
+    kept = {}
+    for place, line in read:
+        counts["read"] += 1
+        question = question_files.to_question(line, place, need_answers=False)
+        is_pattern = question.answer_type == "regex"
+        found = [
+            a if is_pattern else " ".join(a.split()) for a in question.answers
+        ]
+        accepted = [answer for answer in found if answer.strip()]
+        if not question.question.strip() or not accepted:
+            counts[
+                "no_answer" if question.question.strip() else "empty_question"
+            ] += 1
+            continue
+        key = (question.question, question.answer_type)
+        counts["duplicate_question" if key in kept else "kept"] += 1
+        _, united = kept.setdefault(key, (question, {}))
+        united.update(dict.fromkeys(accepted))
+    questions = []
+    for first, united in kept.values():
+        line = {"question": first.question, "answer": list(united)}
+        line |= {k: v for k, v in first.line.items() if k not in _READ_KEYS}
+        if language:
+            line["language"] = language
+        questions.append(
+            dataclasses.replace(first, answers=tuple(united), line=line)
+        )
+    return questions, dict(counts)
+
+
+def divide(questions: list[Question], split: str) -> dict[str, list[Question]]:
+    """Name of each file to its questions.
+
+    Args:
+        questions: list of `Question`.
+        split: str. `"orqa"` or `"none"`.
+    """
+    if split == "none":
+        return {"questions.jsonl": questions}
+    parts = {"train.jsonl": [], "dev.jsonl": []}
+    dev = is_orqa_dev([question.question for question in questions])
+    for question, in_dev in zip(questions, dev, strict=True):
+        parts["dev.jsonl" if in_dev else "train.jsonl"].append(question)
+    return parts
+
+
+def is_orqa_dev(questions: list[str]) -> list[bool]:
+    """Whether ORQA puts a training question into its development set.
+
+    Args:
+        questions: list of str. As published, to the byte.
+
+    Returns:
+        list of bool: FarmHash Fingerprint64 of the UTF-8 bytes, modulo 10,
+        is 0.
+
+    References:
+        google-research/language, orqa/preprocessing/create_data_splits.py.
+        TensorFlow's `to_hash_bucket_fast` is that fingerprint modulo a number.
+    """
+    import tensorflow as tf
+
+    buckets = tf.strings.to_hash_bucket_fast(questions, _ORQA_BUCKETS)
+    return (buckets.numpy() == 0).tolist()
+
+
+def report(
+    parts: dict[str, list[Question]], answered: Collection[Question] | None
+) -> dict:
+    """Counts of the questions of each file.
+
+    Args:
+        parts: dict of file name to list of `Question`.
+        answered: set of `Question`. Those that some block answers. `None` if
+            no block was searched.
+
+    Returns:
+        dict of file name to dict: `questions`, `answers` of all and, if blocks
+        were searched, `answer_in_blocks`.
+    """
+    found = {}
+    for name, part in parts.items():
+        found[name] = counts = {
+            "questions": len(part),
+            "answers": sum(len(each.answers) for each in part),
+        }
+        if answered is not None:
+            counts["answer_in_blocks"] = sum(each in answered for each in part)
+    return found
+
+
+def lines(questions: Iterable[dict]) -> str:
+    """Lines of questions as JSONL."""
+    return "".join(
+        json.dumps(line, ensure_ascii=False) + "\n" for line in questions
+    )
+
+
+def shown(counts: dict) -> str:
+    """Counts with their names, on one line, those that are 0 left out."""
+    return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n)

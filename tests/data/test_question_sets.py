@@ -9,8 +9,8 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import question_files
-from realm_tf.data.question_sets import prepare as question_sets
-from realm_tf.data.question_sets.prepare import is_orqa_dev
+from realm_tf.data import question_sets
+from realm_tf.data.question_sets import is_orqa_dev
 from realm_tf.errors import InputError
 from realm_tf.operations.prepare_questions import PrepareQuestions
 
@@ -95,7 +95,7 @@ def test_counts_and_merging(tmp_path):
             "answer": ["a b ", "(", "["],
             "answer_type": "regex",
         },
-        {"question": "how?", "answer": ["so", ""]},
+        {"text": "how?", "answers": ["so", ""]},
     )
     output = str(tmp_path / "out")
     report = prepare(path, output, form="jsonl")
@@ -118,15 +118,7 @@ def test_counts_and_merging(tmp_path):
             "empty_question": 1,
             "no_answer": 2,
         },
-        "answer_counts": {"invalid_pattern": 2, "empty_answer": 1},
-        "files": {
-            "questions.jsonl": {
-                "questions": 4,
-                "answers": 7,
-                "patterns": 1,
-                "with_evidence": 1,
-            }
-        },
+        "files": {"questions.jsonl": {"questions": 4, "answers": 7}},
     }
     assert {name: report[name] for name in expected} == expected
     assert report["parameters"]["inputs"] == ["set.jsonl"]
@@ -182,8 +174,8 @@ def test_the_command(tmp_path, blocks_dir, capsys):
     [
         ({"form": "nq-open", "num_questions": 1}, "--num-questions is not for"),
         ({"form": "cloze", "corpus": "c"}, "--input is not for --from cloze"),
-        ({"form": "jsonl", "split": "orqa"}, "without a question: of 1 in"),
         ({"form": "kilt"}, "line 1 .* expected input and output"),
+        ({"form": "squad"}, "expected question and answers"),
     ],
 )
 def test_bad_arguments_leave_nothing(tmp_path, options, reason):
@@ -200,8 +192,11 @@ def test_bad_input_leaves_nothing(tmp_path):
     path = _write(tmp_path / "x.jsonl", {"question": "who?"})
     with pytest.raises(InputError, match="no question with an answer .read 1"):
         prepare(path, output, form="jsonl")
+    path = _write(tmp_path / "x.jsonl", {"answer": ["x"]})
+    with pytest.raises(InputError, match='line 1 lacks "question"'):
+        prepare(path, output, form="jsonl")
     half = tmp_path / "half.json"
-    half.write_text('[{"qText": "w", "answers": ["x"], "qId": "\\ud83d"}]')
+    half.write_text('[{"qText": "\\ud83d", "answers": ["x"]}]')
     with pytest.raises(InputError, match="entry 1 holds half of a surrogate"):
         prepare(str(half), output, form="webquestions")
     assert sorted(os.listdir(tmp_path)) == ["half.json", "x.jsonl"]

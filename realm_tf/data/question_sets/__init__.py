@@ -1,1 +1,0 @@
-"""Public question sets, made questions files of this project."""
