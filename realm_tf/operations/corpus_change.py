@@ -137,7 +137,7 @@ def _make(operation) -> bool:
             return False
     except InputError:
         remove(operation.output)
-        remove(artifact.partial(operation.output))
+        remove(artifact.unfinished(operation.output))
     operation.run()
     return True
 
