@@ -90,7 +90,7 @@ def questions_of(saved_model: str) -> list[str]:
     """The questions that an export holds for `realm verify`."""
     path = os.path.join(saved_model, "assets.extra", "expected.json")
     stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    return [row["question"] for row in stored["questions"] if row["question"]]
+    return [row["question"] for row in stored if row["question"]]
 
 
 def request(question: str, signature: str = "") -> bytes:

@@ -6,7 +6,6 @@ nothing is traced, and no model is loaded.
 """
 
 import dataclasses
-import functools
 import os
 import shutil
 
@@ -17,19 +16,15 @@ from realm_tf.answering import corpus as corpora
 from realm_tf.answering import foreign_questions
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.corpus import load_model
-from realm_tf.artifacts import question_files
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
-from realm_tf.artifacts.paths import remove
 from realm_tf.export import card
-from realm_tf.export import expected as expected_answers
 from realm_tf.export import field_table as field_tables
 from realm_tf.export import runtime
 from realm_tf.export import saved_model
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import Room
-from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
 from realm_tf.text.tokenizer import Tokenizer
@@ -62,13 +57,11 @@ def write(
     Raises:
         InputError: if a block is too long for the model, or the disk is full.
     """
-    precision = stage.parameters["precision"]
     weight = stage.parameters.get("lexical_weight")
-    embeddings = state.embeddings()
     corpus = Corpus(
-        load_model(model, precision=precision),
+        load_model(model, precision=stage.parameters["precision"]),
         state.records(),
-        _index(kind, embeddings),
+        _index(kind, state.embeddings()),
     )
     room = None
     if kind == _WITH_ROOM:
@@ -93,17 +86,11 @@ def write(
         fields=fields,
         room=room,
     )
-    records = corpus.records
-    asked = question_files.about(
-        zip(records.titles, records.texts, strict=True)
-    )
     saved_model.write(
         stage,
         corpus,
         kind,
-        asked,
         part=part,
-        **_answers(stage, corpus, model, asked, state, embeddings),
         room=room and dataclasses.asdict(room),
         fields=list(fields),
         **facts,
@@ -151,18 +138,13 @@ def write_next(
             shutil.copytree(source, stage.path(name))
         elif os.path.exists(source):
             shutil.copy(source, stage.path(name))
-    # They are of other blocks.
-    for name in (expected_answers.FILE, card.FILE):
-        remove(stage.path(name))
     stage.metadata["num_blocks"] = state.num_blocks
-    records = state.records()
     card.write(
         stage.directory,
         {
             **facts,
             "num_blocks": state.num_blocks,
-            "example_titles": saved_model.spread(records.titles),
-            "example_questions": [],
+            "example_titles": saved_model.spread(state.records().titles),
         },
     )
 
@@ -290,38 +272,3 @@ def _named(part):
             if id(child) not in seen:
                 seen.add(id(child))
                 left.append((f"{path}/{name}".lstrip("/"), child))
-
-
-def _answers(stage, corpus, model, asked, state, embeddings) -> dict:
-    """What an export answers, and the same in float32 if it is of less bits."""
-    compute = functools.partial(
-        _expected,
-        embeddings=embeddings,
-        asked=asked,
-        block_ids=state.block_ids(),
-        reading=saved_model.reading(stage),
-    )
-    found = {"expected": compute(corpus)}
-    if stage.parameters["precision"] != FLOAT32:
-        loaded = load_model(model, precision=FLOAT32)
-        found["exact"] = compute(corpus.with_parts(loaded=loaded))
-    return found
-
-
-def _expected(corpus, *, embeddings, asked, block_ids, reading) -> dict:
-    """Expected answers, rows replaced by what blocks are called."""
-
-    def named(rows):
-        return [int(block_ids[row]) if row >= 0 else -1 for row in rows]
-
-    answers = expected_answers.compute(corpus, embeddings, asked, **reading)
-    names = ("candidate_block_id", "block_ids", "exact_block_ids")
-    questions = [
-        {
-            **row,
-            "block_id": named([row["block_id"]])[0],
-            **{name: named(row[name]) for name in names},
-        }
-        for row in answers["questions"]
-    ]
-    return {**answers, "questions": questions}

@@ -34,13 +34,9 @@ def write(
     stage,
     corpus,
     search: str,
-    asked,
     *,
-    expected: dict,
-    parents: dict,
     part: CorpusPart | None = None,
-    evidence_license: str | None = None,
-    exact: dict | None = None,
+    asked=(),
     **facts,
 ) -> None:
     """Writes a version of the SavedModel.
@@ -51,15 +47,12 @@ def write(
             one, `calibration` and `lexical_weight`.
         corpus: `Corpus`.
         search: str. The kind of the corpus's index.
+        part: `CorpusPart`. Defaults to `None`: made of the corpus.
         asked: list of `Question`. Their answers are stored, so that `realm
             verify` can compare; the first that are right are examples.
-        expected: dict. The answers (`export.expected`).
-        parents: dict. Name to fingerprint, for the card.
-        part: `CorpusPart`. Defaults to `None`: made of the corpus.
-        evidence_license: str. Shown with the evidence. Defaults to `None`.
-        exact: dict. The answers of float32 encoders, where those of the export
-            are others. Defaults to `None`.
-        **facts: more of the card.
+            Defaults to none.
+        **facts: of the card: `parents`, name to fingerprint; perhaps
+            `evidence_license`, which is shown with the evidence; others.
 
     Raises:
         InputError: if the disk is too full for it.
@@ -68,28 +61,28 @@ def write(
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
     _write_warm_up(
         stage.path(card.WARM_UP_FILE),
-        next((q.question for q in asked if q.question), ""),
+        next(iter(spread(corpus.records.titles)), ""),
         with_filter=part is not None and part.fields is not None,
     )
-    write_text(
-        stage.path(expected_answers.FILE),
-        json.dumps(
-            {**expected, "exact": exact and exact["questions"]},
-            ensure_ascii=False,
-            indent=1,
-        ),
-    )
+    examples = []
+    if asked:
+        texts = [question.question for question in asked]
+        expected = expected_answers.compute(corpus, texts, **reading(stage))
+        write_text(
+            stage.path(expected_answers.FILE),
+            json.dumps(expected, ensure_ascii=False, indent=1),
+        )
+        examples = _answered_rightly(asked, expected)
     stage.metadata["num_blocks"] = len(corpus.records)
     facts = {
+        **_of_corpus(corpus),
         **facts,
         "index": search,
         **stage.parameters,
-        "evidence_license": evidence_license,
-        "parents": parents,
         "parts": parts,
-        "example_questions": _answered_rightly(asked, expected),
+        "example_questions": examples,
     }
-    card.write(stage.directory, {**_of_corpus(corpus), **facts})
+    card.write(stage.directory, facts)
 
 
 def _write_warm_up(path: str, question: str, *, with_filter: bool) -> None:
@@ -180,11 +173,11 @@ def _write_graph(stage, corpus, part, search):
     return sizes
 
 
-def _answered_rightly(asked, expected: dict) -> list[str]:
+def _answered_rightly(asked, expected) -> list[str]:
     """The first questions whose expected answers are right."""
     return [
         q.question
-        for q, row in zip(asked, expected["questions"], strict=True)
+        for q, row in zip(asked, expected, strict=True)
         if row["answer"]
         and is_correct(row["answer"], q.answers, q.answer_type, q.language)
     ][:NUM_EXAMPLES]

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-import json
 import os
+import shlex
 import subprocess
 import sys
 from typing import Literal
@@ -19,13 +19,8 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
-from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
-from realm_tf.models.precision import FLOAT32
 from realm_tf.operations.computing import Computing
-
-# Exit status of the process that exports with TensorFlow.
-_USAGE_ERROR = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,15 +35,14 @@ class Export(Computing):
     (OUTPUT/1, OUTPUT/2, ...) as TF Serving reads them. `realm verify
     --saved-model OUTPUT` checks it.
 
-    On another Keras backend than TensorFlow's a process of its own makes the
-    graph, and `realm verify` compares its answers with those of the backend in
-    use.
+    On another Keras backend than TensorFlow, a process of its own makes the
+    graph.
     """
 
     command = "export"
     makes = SavedModel
     # What was fitted is a parameter.
-    manner = ("calibration", "questions")
+    manner = ("calibration",)
 
     model: Model
     """model directory"""
@@ -70,14 +64,12 @@ class Export(Computing):
     calibration: Evaluation | None = None
     """an evaluation (`realm evaluate --calibrate`, of the same --retriever) of
     this model on held-out questions: confidences are probabilities, answers
-    below a threshold are not `answered`, and BM25 has the weight that was
-    fitted (if not given: shares, all `answered`, a weight of 0.25)"""
+    below a threshold are not `answered`, BM25 has the weight that was fitted,
+    and `realm verify` asks its first questions (if not given: shares, all
+    `answered`, a weight of 0.25, and titles are asked)"""
     evidence_license: str | None = None
     """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
     4.0'"""
-    questions: Questions | None = None
-    """JSONL of questions whose answers are stored for `realm verify`
-    (if not given: the titles of a few blocks)"""
 
     @property
     def result(self) -> SavedModel:
@@ -122,84 +114,58 @@ class Export(Computing):
                 f"--output {self.output} is itself a finished directory of "
                 "realm's; expected a base directory for versions."
             )
-        if keras.backend.backend() == "tensorflow":
-            return self.write_version()
-        answers = None
-        # ScaNN's op is TensorFlow's: only that process can search with it.
-        if self.index.search != "scann":
-            answers = self._answer(self._open(), self._asked())
-        return self._export_with_tensorflow(answers)
-
-    def write_version(
-        self, *, expected: dict | None = None, number: int | None = None
-    ) -> SavedModel:
-        """As `run`, in a process where Keras runs on TensorFlow.
-
-        Args:
-            number: int. Of the version. Defaults to `None`: the next one.
-            expected: dict. Of `export.expected`, where another backend has
-                computed it. Defaults to `None`: it is computed here.
-        """
-        from realm_tf.answering.corpus import load_model
+        if keras.backend.backend() != "tensorflow":
+            return self._export_with_tensorflow()
+        from realm_tf.answering.corpus import Corpus
         from realm_tf.export import saved_model
 
-        asked = self._asked()
-        corpus, exact = self._open(), None
-        if expected is None:
-            expected = self._answer(corpus, asked)
-        if self.computes_in != FLOAT32:
-            loaded = load_model(self.model, precision=FLOAT32)
-            exact = self._answer(corpus.with_parts(loaded=loaded), asked)
+        corpus = Corpus.load(
+            self.model,
+            self.blocks,
+            self.index,
+            quantize=self.quantize_embeddings,
+            precision=self.computes_in,
+        )
         if not corpus.loaded.model.reader.is_trained:
             print(
                 f"warning: {saved_model.UNTRAINED_READER} ({self.model})",
                 file=sys.stderr,
             )
-        number = number or max(self._versions(), default=0) + 1
-        path = os.path.join(self.output, str(number))
+        path = os.path.join(
+            self.output, str(max(self._versions(), default=0) + 1)
+        )
         with self.write(path) as stage:
             saved_model.write(
                 stage,
                 corpus,
                 self.index.search,
-                asked,
+                asked=self._asked(),
                 parents=self.parents(),
                 evidence_license=self.evidence_license,
-                expected=expected,
-                exact=exact,
             )
         return SavedModel(path)
 
-    def _export_with_tensorflow(self, expected: dict | None) -> SavedModel:
-        """Runs `write_version` in a process where Keras runs on TensorFlow.
+    def _export_with_tensorflow(self) -> SavedModel:
+        """Runs the same command where Keras runs on TensorFlow.
 
         A model directory belongs to no backend, so a SavedModel always consists
         of TensorFlow's ops.
         """
-        fields = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
-        # Both processes compute in the same precision.
-        fields["precision"] = self.computes_in
+        # Encoders may multiply bfloat16 there only.
+        same = dataclasses.replace(self, precision=self.computes_in)
+        _, *arguments = shlex.split(same.command_line())
         done = subprocess.run(
-            [sys.executable, "-m", __name__],
-            # Directories as their paths.
-            input=json.dumps([fields, expected], default=str),
+            [sys.executable, "-m", "realm_tf.cli", *arguments],
             env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-            stdout=subprocess.PIPE,
-            text=True,
+            stdout=subprocess.DEVNULL,
             check=False,
         )
-        answer = done.stdout.strip().rpartition("\n")[2]
-        if done.returncode == _USAGE_ERROR:
-            raise InputError(json.loads(answer))
         if done.returncode:
-            raise RuntimeError(
+            raise InputError(
                 "The process that exports with TensorFlow ended with status "
-                f"{done.returncode}."
+                f"{done.returncode}: its message is above."
             )
-        return SavedModel(json.loads(answer))
+        return self.result
 
     def report(self, result: SavedModel) -> str:
         size = sum(
@@ -215,51 +181,12 @@ class Export(Computing):
         names = (each.name for each in Path(self.output).iterdir())
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self):
-        from realm_tf.answering.corpus import Corpus
-
-        return Corpus.load(
-            self.model,
-            self.blocks,
-            self.index,
-            quantize=self.quantize_embeddings,
-            precision=self.computes_in,
-        )
-
-    def _answer(self, corpus, asked):
-        from realm_tf.export import expected
-
-        return expected.compute(
-            corpus,
-            self.index.embeddings,
-            asked,
-            num_reader_blocks=self.num_reader_blocks,
-            fitted=self._fitted,
-            lexical_weight=self.parameters().get("lexical_weight"),
-        )
-
     def _asked(self) -> list[question_files.Question]:
         """What `realm verify` will ask."""
-        if self.questions is not None:
+        if self.calibration is not None:
             asked = question_files.read_questions(
-                str(self.questions), need_answers=False
+                self.calibration.file("predictions.jsonl")
             )
             return asked[: question_files.NUM_ABOUT]
         blocks = self.blocks.read()
         return question_files.about((each.title, each.text) for each in blocks)
-
-
-def _main() -> int:
-    """The process of `Export._export_with_tensorflow`."""
-    fields, expected = json.load(sys.stdin)
-    try:
-        made = Export(**fields).write_version(expected=expected)
-        answer, status = str(made), 0
-    except InputError as error:
-        answer, status = str(error), _USAGE_ERROR
-    print(json.dumps(answer))
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

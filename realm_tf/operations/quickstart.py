@@ -95,7 +95,6 @@ class Quickstart(Operation):
         exported = add(
             realm_tf.Export,
             "saved_model",
-            questions=test,
             evidence_license=EVIDENCE_LICENSE,
             **hybrid,
         )

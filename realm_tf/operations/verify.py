@@ -24,10 +24,10 @@ class Verify(Operation):
     Every file must have the checksum that the model's card says. Then a
     process loads TensorFlow and tensorflow_text, ScaNN's op where the index is
     ScaNN's, and nothing of realm's. It answers the questions stored in the
-    export, and compares answers, spans, scores, candidates and neighbours with
-    what the Python code had computed, and how long both take; then it asks the
-    same questions alone and in one batch of 64, and asks what users should
-    not: an empty string, 10,000 characters, emoji, invalid UTF-8.
+    export, and compares answers, spans, scores and candidates with those of the
+    Python code; then it asks the same questions alone and in one batch of 64,
+    and strings that are no questions: an empty string, 10,000 characters,
+    emoji, invalid UTF-8.
     """
 
     command = "verify"
@@ -45,12 +45,9 @@ class Verify(Operation):
         """Loads the SavedModel in a fresh process and compares.
 
         Returns:
-            dict with `ok`, `checks`, `load_seconds`,
-            `milliseconds_per_question`, `milliseconds_in_python` and
-            `neighbors_found` (of an exact search's, the share) and
-            `differences`, a dict that says how far the answers are from those
-            of float32 encoders, or `None`; `error` instead of these, if files
-            are not those of the export or the fresh process itself failed.
+            dict with `ok`, `checks`, `load_seconds` and
+            `milliseconds_per_question`; `error` instead of these, if files are
+            not those of the export or the fresh process itself failed.
             `output`, if given, holds it as report.json where all is well, and
             is not made otherwise.
 
@@ -63,9 +60,8 @@ class Verify(Operation):
         version = self._version()
         if not Path(version.file(expected.FILE)).exists():
             raise InputError(
-                f"{version} has the graph of an earlier state of its corpus, "
-                "and holds no expected answers: expected what `realm export` or "
-                "`realm corpus create` wrote."
+                f"{version} holds no expected answers: expected what `realm "
+                "export` wrote."
             )
         if self.output is None:
             return _check(version.path)
@@ -87,14 +83,7 @@ class Verify(Operation):
         else:
             lines.append(
                 f"loaded in {result['load_seconds']} s, "
-                f"{result['milliseconds_per_question']} ms a question (the "
-                f"Python code: {result['milliseconds_in_python']} ms)"
-            )
-        if found := result.get("differences"):
-            lines.append(
-                f"with float32 encoders {found['answers_equal']} of "
-                f"{found['of']} answers are the same, and scores differ by "
-                f"{found['largest_of_scores']:.2g} at most"
+                f"{result['milliseconds_per_question']} ms a question"
             )
         return "\n".join(lines)
 

@@ -40,9 +40,15 @@ def asked():
 
 @pytest.fixture(scope="session")
 def evaluation_dir(tmp_path_factory, model_dir):
-    """An evaluation that was calibrated, and nothing else."""
+    """An evaluation of what is asked, with a calibration."""
     path = tmp_path_factory.mktemp("evaluation") / "evaluated"
-    return write_evaluation(path, model_dir, CALIBRATION)
+    lines = [
+        json.dumps({"question": q, "answer": a, "answer_type": "regex"})
+        for q, a in zip(ASKED, GOLD, strict=True)
+    ]
+    return write_evaluation(
+        path, model_dir, CALIBRATION, predictions="\n".join(lines)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -58,24 +64,14 @@ def exported(
     """The base directory; version 1 reads more blocks than there are."""
     from realm_tf.operations.export import Export
 
-    root = tmp_path_factory.mktemp("export")
-    questions = root / "questions.jsonl"
-    questions.write_text(
-        "".join(
-            json.dumps({"question": q, "answer": a, "answer_type": "regex"})
-            + "\n"
-            for q, a in zip(ASKED, GOLD, strict=True)
-        )
-    )
-    base = str(root / "realm")
+    base = str(tmp_path_factory.mktemp("export") / "realm")
     for version, (index, arguments) in enumerate(
         (
             (brute_force_index_dir, {"num_reader_blocks": 15}),
-            (scann_index_dir, {"questions": str(questions)}),
+            (scann_index_dir, {}),
             (
                 ivf_index_dir,
                 {
-                    "questions": str(questions),
                     "quantize_embeddings": "bfloat16",
                     "retriever": "hybrid",
                     "calibration": evaluation_dir,
