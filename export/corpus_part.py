@@ -22,13 +22,12 @@ class Room:
         blocks: int.
         wordpieces: int. Of all bodies.
         postings: int. Of `WordpieceBm25`.
-        terms, entries: int. Of `FieldTable`.
+        entries: int. Of `FieldTable`.
     """
 
     blocks: int
     wordpieces: int
     postings: int
-    terms: int
     entries: int
 
 

@@ -1,7 +1,5 @@
 """Fields of documents, and the filters over them, inside a graph."""
 
-import collections
-import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -11,42 +9,36 @@ import tensorflow as tf
 from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.models.fixed_weight import shared
 
-# One below is the largest that a fingerprint can be.
+# Entries that only fill a table up; fingerprints are smaller.
 _NO_TERM = np.iinfo("int64").max
-# Of a filter, those of a key included (our choice): a row of numbers each.
+# Of a filter (our choice): each takes time.
 _MOST_CONDITIONS = 16
 _CONDITION = r"(?s:\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*)"
-_IS_ORDER = "[<>]=?"
 _DATE = r"(?s:[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?)"
 _NUMBER = r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?"
-# How the values of a field are ordered; of one that no document has, in any way.
-_UNORDERED, _BY_NUMBER, _BY_DATE, _EMPTY = range(4)
 
 
 class FieldTable(tf.Module):
-    """Which blocks a filter lets be found.
+    """Which blocks a filter allows.
 
         language=de|en; date>=2024-01-01; tags!=draft
 
-    All conditions must hold, which ";" separates. `=` holds where one of a
+    ";" separates conditions, which must all hold. `=` holds where one of a
     document's values of the field equals one of the alternatives, which "|"
-    separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare by the first
-    value of the document, in a field where most of these are numbers, or else
-    dates as of ISO 8601; a document without such a value is not found by them.
-    Days alone count of a date, and "2024" is before all of its days. An empty
-    filter lets everything be found.
+    separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare the first value
+    of the document where this and the bound are two numbers or two ISO 8601
+    dates; other documents are not found. Only the day of a date counts, and
+    "2024" is before all of its days. An empty filter allows all blocks.
 
     Args:
         names: sequence of str. Of the fields.
         fields: sequence of mappings. Of each block, name to list of str.
         num_rows: int. Blocks that there is room for.
-        num_terms: int. Different values that there is room for. Defaults to
-            `None`: as many as there are.
         num_entries: int. Values of all blocks that there is room for. Defaults
             to `None`: as many as there are.
 
     Attributes:
-        texts: `CompressedTexts`. Of each block its fields, as `told` tells them.
+        texts: `CompressedTexts`. Of each block its fields, see `told`.
     """
 
     def __init__(
@@ -55,37 +47,34 @@ class FieldTable(tf.Module):
         fields: Sequence[Mapping],
         *,
         num_rows: int,
-        num_terms: int | None = None,
         num_entries: int | None = None,
     ):
         super().__init__()
         self._num_rows = num_rows
         self._names = tuple(names)
-        rows_of = _rows_of(names, fields)
-        keys = list(rows_of)
-        order = np.argsort(_fingerprints(keys).numpy(), kind="stable")
-        rows = [rows_of[keys[place]] for place in order]
-        self.terms = _variable(
-            _fingerprints(keys).numpy()[order], num_terms, _NO_TERM
-        )
-        self.limits = _variable(
-            np.cumsum([0, *map(len, rows)]).astype("int32"),
-            None if num_terms is None else num_terms + 1,
-            sum(map(len, rows)),
-        )
-        self.rows = _variable(
-            np.array([row for each in rows for row in each], "int32"),
-            num_entries,
-            0,
-        )
-        columns = [_column(name, fields) for name in names]
-        self.orders = tf.Variable(
-            [order for order, _ in columns], trainable=False
-        )
-        numbers = np.full((len(names), num_rows), np.nan)
-        for place, (_, values) in enumerate(columns):
-            numbers[place, : len(values)] = values
-        self.numbers = tf.Variable(numbers, trainable=False)
+        entries = [
+            (f"{name}={value}", row)
+            for row, values_of in enumerate(fields)
+            for name in names
+            for value in values_of.get(name, ())
+        ]
+        keys = [key for key, _ in entries]
+        # At least one: a table of none has no type.
+        size = max(1, len(keys) if num_entries is None else num_entries)
+        terms = np.full(size, _NO_TERM)
+        terms[: len(keys)] = _fingerprints(tf.constant(keys, tf.string))
+        rows = np.zeros(size, "int32")
+        rows[: len(keys)] = [row for _, row in entries]
+        self.terms = tf.Variable(shared(terms), trainable=False)
+        self.rows = tf.Variable(shared(rows), trainable=False)
+        # (f, n)
+        firsts = np.full((len(names), num_rows), "", object)
+        for row, values_of in enumerate(fields):
+            for place, name in enumerate(names):
+                firsts[place, row] = next(iter(values_of.get(name, ())), "")
+        # (2, f, n): as numbers, and as dates.
+        orders = tf.stack(_orders(tf.constant(firsts, tf.string)))
+        self.orders = tf.Variable(orders, trainable=False)
         empty = [""] * (num_rows - len(fields))
         self.texts = CompressedTexts(
             [*(told(names, each) for each in fields), *empty]
@@ -101,125 +90,93 @@ class FieldTable(tf.Module):
             bool tensor `(batch_size, num_rows)`. The graph fails on a filter
             that is none, or names no field.
         """
-        split = tf.strings.split(filters, ";")
-        # Nothing else is blank: what is no condition must not pass for none.
-        is_condition = tf.strings.length(tf.strings.strip(split.values)) > 0
-        questions = tf.boolean_mask(split.value_rowids(), is_condition)
-        # Questions that are asked together often have the same ones.
-        conditions, places = tf.unique(
-            tf.boolean_mask(split.values, is_condition)
+        # Questions that are asked together often have the same filter.
+        filters, places = tf.unique(filters)
+        found = tf.map_fn(
+            self._allowed,
+            filters,
+            # The numbers of all rows take the most memory.
+            parallel_iterations=1,
+            fn_output_signature=tf.TensorSpec((self._num_rows,), tf.bool),
         )
-        of_question = tf.RaggedTensor.from_value_rowids(
-            places, questions, tf.size(filters, tf.int64)
+        return tf.gather(found, places)
+
+    def _allowed(self, filter):
+        """Which blocks one filter allows, `(num_rows,)`."""
+        parts = tf.strings.split(filter, ";")
+        # Nothing else is blank: what is no condition must not pass for none.
+        conditions = tf.boolean_mask(
+            parts, tf.strings.length(tf.strings.strip(parts)) > 0
         )
         conditions = _checked(
             conditions,
-            of_question.row_lengths() <= _MOST_CONDITIONS,
-            filters,
+            tf.size(conditions) <= _MOST_CONDITIONS,
+            filter,
             f"has more than {_MOST_CONDITIONS} conditions",
         )
-        field, *parts = self._parse(conditions)
-        bounds = self._bounds(field, *parts[1:])
-        of_all = tf.TensorSpec((self._num_rows,), tf.bool)
-        # One after the other: numbers of all rows take the most memory.
-        holds = tf.map_fn(
-            lambda condition: self._holds(*condition),
-            (field, *parts, bounds),
+        return tf.foldl(
+            lambda allowed, each: allowed & self._holds(each),
+            conditions,
+            initializer=tf.ones(self._num_rows, tf.bool),
             parallel_iterations=1,
-            fn_output_signature=of_all,
-        )
-        return tf.map_fn(
-            lambda own: tf.reduce_all(tf.gather(holds, own), axis=0),
-            of_question,
-            fn_output_signature=of_all,
         )
 
-    def _parse(self, conditions):
-        """Number of the field, its name, the sign and the value of each."""
-        conditions = _checked(
-            conditions,
-            tf.strings.regex_full_match(conditions, _CONDITION),
-            conditions,
+    def _holds(self, condition):
+        """Whether a condition holds of each block, `(num_rows,)`."""
+        condition = _checked(
+            condition,
+            tf.strings.regex_full_match(condition, _CONDITION),
+            condition,
             "is no condition of a filter; expected NAME=VALUE, or one of "
             "!=, <, <=, >, >= instead of =; a filter joins them by ;",
         )
-        names, signs, values = (
-            tf.strings.regex_replace(conditions, f"^{_CONDITION}$", group)
+        name, sign, value = (
+            tf.strings.regex_replace(condition, f"^{_CONDITION}$", group)
             for group in (r"\1", r"\2", r"\3")
         )
-        # (c, f)
-        is_field = tf.equal(names[:, None], tf.constant(self._names)[None])
+        # (f,)
+        is_field = tf.equal(name, tf.constant(self._names))
         is_field = _checked(
             is_field,
-            tf.reduce_any(is_field, axis=1),
-            names,
+            tf.reduce_any(is_field),
+            name,
             "is no field of this corpus; expected one of "
             f"{', '.join(self._names)}",
         )
-        return tf.argmax(is_field, axis=1), names, signs, values
-
-    def _bounds(self, field, signs, values):
-        """What numbers are compared with, float64 `(c,)`."""
-        is_order = tf.strings.regex_full_match(signs, _IS_ORDER)
-        order = tf.gather(self.orders, field)
-        is_number = tf.strings.regex_full_match(values, _NUMBER)
-        is_date = tf.strings.regex_full_match(values, _DATE)
-        fits = tf.where(
-            order == _EMPTY,
-            is_number | is_date,
-            ((order == _BY_NUMBER) & is_number)
-            | ((order == _BY_DATE) & is_date),
-        )
-        values = _checked(
-            values,
-            fits | ~is_order,
-            values,
-            "cannot be compared by <, <=, > or >=; expected a number or a "
-            "date, and a field whose values are such",
-        )
-        digits = tf.strings.regex_replace(values, "(?s)[T ].*|-", "")
-        # As `_of_date`.
-        digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
-        digits = tf.where(order == _BY_DATE, digits, values)
-        is_read = is_order & fits & (order != _EMPTY)
-        return tf.strings.to_number(tf.where(is_read, digits, "0"), tf.float64)
-
-    def _holds(self, field, name, sign, value, bound):
-        """Whether one condition holds of each block, `(n,)`."""
-
-        def compared():
-            numbers = tf.gather(self.numbers, field)
-            return (
-                (tf.strings.regex_full_match(sign, "<=?") & (numbers < bound))
-                | (tf.strings.regex_full_match(sign, ">=?") & (numbers > bound))
-                | (
-                    tf.strings.regex_full_match(sign, "[<>]=")
-                    & (numbers == bound)
-                )
-            )
-
         return tf.cond(
-            tf.strings.regex_full_match(sign, _IS_ORDER),
-            compared,
+            tf.strings.regex_full_match(sign, "[<>]=?"),
+            lambda: self._compared(tf.argmax(is_field), sign, value),
             lambda: tf.equal(self._equal(name, value), sign == "="),
         )
 
+    def _compared(self, field, sign, value):
+        """Whether the first value of each block is less or more."""
+        # (2,)
+        bounds = tf.stack(_orders(value))
+        bounds = _checked(
+            bounds,
+            tf.reduce_any(~tf.math.is_nan(bounds)),
+            value,
+            "cannot be compared by <, <=, > or >=; expected a number or a date",
+        )[:, None]
+        # (2, n): nothing is less, more or equal to what is no number.
+        orders = tf.gather(self.orders, field, axis=1)
+        holds = (
+            (tf.strings.regex_full_match(sign, "<=?") & (orders < bounds))
+            | (tf.strings.regex_full_match(sign, ">=?") & (orders > bounds))
+            | (tf.strings.regex_full_match(sign, "[<>]=") & (orders == bounds))
+        )
+        return tf.reduce_any(holds, axis=0)
+
     def _equal(self, name, value):
-        """Whether a value of each block is an alternative, `(n,)`."""
+        """Whether a value of each block is an alternative."""
         alternatives = tf.strings.strip(tf.strings.split(value, "|"))
-        keys = tf.strings.join([name, alternatives], "=")
-        fingerprints, _ = tf.unique(_fingerprints(keys))
+        wanted = tf.sort(
+            _fingerprints(tf.strings.join([name, alternatives], "="))
+        )
         terms = tf.convert_to_tensor(self.terms)
-        place = tf.minimum(
-            tf.searchsorted(terms, fingerprints), tf.size(terms) - 1
-        )
-        is_there = tf.equal(tf.gather(terms, place), fingerprints)
-        place = tf.boolean_mask(place, is_there)
-        # All lists, one after the other.
-        listed = tf.ragged.range(
-            tf.gather(self.limits, place), tf.gather(self.limits, place + 1)
-        )
-        rows = tf.gather(self.rows, listed.values)
+        place = tf.minimum(tf.searchsorted(wanted, terms), tf.size(wanted) - 1)
+        rows = tf.boolean_mask(self.rows, tf.gather(wanted, place) == terms)
         found = tf.scatter_nd(
             rows[:, None], tf.ones_like(rows), (self._num_rows,)
         )
@@ -227,7 +184,7 @@ class FieldTable(tf.Module):
 
 
 def told(names: Sequence[str], fields: Mapping) -> str:
-    """What a document's fields are, as a filter for them would say.
+    """A document's fields, as a filter for them would state them.
 
     >>> told(["date", "tags"], {"date": ["2024-05-01"], "tags": ["hr", "law"]})
     'date=2024-05-01; tags=hr|law'
@@ -237,72 +194,34 @@ def told(names: Sequence[str], fields: Mapping) -> str:
     )
 
 
-def count(names: Sequence[str], fields: Sequence[Mapping]) -> tuple[int, int]:
-    """How many terms and entries a `FieldTable` of these has."""
-    rows_of = _rows_of(names, fields)
-    return len(rows_of), sum(map(len, rows_of.values()))
-
-
-def _rows_of(names, fields):
-    """Each value of each field, as a condition, to the blocks that have it."""
-    found = {}
-    for row, values_of in enumerate(fields):
-        for name in names:
-            for value in values_of.get(name, ()):
-                found.setdefault(f"{name}={value}", []).append(row)
-    return found
+def count(names: Sequence[str], fields: Sequence[Mapping]) -> int:
+    """How many entries a `FieldTable` of these has."""
+    return sum(len(each.get(name, ())) for each in fields for name in names)
 
 
 def _fingerprints(keys):
-    return tf.strings.to_hash_bucket_fast(
-        tf.constant(keys, tf.string) if isinstance(keys, list) else keys,
-        _NO_TERM,
-    )
+    return tf.strings.to_hash_bucket_fast(keys, _NO_TERM)
 
 
-def _variable(values, size, filler):
-    """A variable with room for so many values, at least one."""
-    size = max(1, len(values) if size is None else size)
-    padded = np.full(size, filler, values.dtype)
-    padded[: len(values)] = values
-    return tf.Variable(shared(padded), trainable=False)
+def _orders(texts):
+    """Texts as numbers and as dates, float64; not a number where not such."""
+    # 20240501; what is missing is 0, before all days.
+    digits = tf.strings.regex_replace(texts, "(?s)[T ].*|-", "")
+    digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
+    return [
+        tf.where(
+            is_such := tf.strings.regex_full_match(texts, form),
+            tf.strings.to_number(tf.where(is_such, read, "0"), tf.float64),
+            np.nan,
+        )
+        for form, read in ((_NUMBER, texts), (_DATE, digits))
+    ]
 
 
-def _column(name, fields):
-    """How a field is ordered, and a number for each block."""
-    firsts = [next(iter(each.get(name, ())), None) for each in fields]
-    # Many documents have the same.
-    values = collections.Counter(each for each in firsts if each is not None)
-    if not values:
-        return _EMPTY, []
-    number, date = (
-        sum(n for each, n in values.items() if re.fullmatch(form, each))
-        for form in (_NUMBER, _DATE)
-    )
-    # One odd value must not take the order from all others.
-    if 2 * max(number, date) <= values.total():
-        return _UNORDERED, []
-    order, form, convert = (
-        (_BY_NUMBER, _NUMBER, float)
-        if number >= date
-        else (_BY_DATE, _DATE, _of_date)
-    )
-    found = {each: convert(each) for each in values if re.fullmatch(form, each)}
-    return order, [found.get(each, np.nan) for each in firsts]
-
-
-def _of_date(value):
-    digits = re.sub("[T ].*|-", "", value)
-    return float((digits + "0000")[:8])
-
-
-def _checked(value, is_right, texts, message):
-    """`value`, once each of the texts is right; else the graph fails."""
-    wrong = tf.boolean_mask(texts, ~is_right)[:1]
+def _checked(value, is_right, text, message):
+    """`value`, where a text is right; else the graph fails."""
     # The message must be text, whatever the bytes are.
-    wrong = tf.strings.unicode_transcode(wrong, "UTF-8", "UTF-8")
-    check = tf.debugging.Assert(
-        tf.reduce_all(is_right), [wrong, message], summarize=1
-    )
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
+    check = tf.debugging.Assert(is_right, [text, message])
     with tf.control_dependencies([check]):
         return tf.identity(value)

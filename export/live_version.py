@@ -173,14 +173,12 @@ def _part(
         lexical = corpora.lexical(postings, capacity=room and room.postings)
     if fields:
         values = state.fields()
-        num_terms, num_entries = field_tables.count(fields, values)
-        if room and (num_terms > room.terms or num_entries > room.entries):
+        if room and field_tables.count(fields, values) > room.entries:
             raise NoRoom
         field_table = field_tables.FieldTable(
             fields,
             values,
             num_rows=size,
-            num_terms=room and room.terms,
             num_entries=room and room.entries,
         )
     if room and len(records.token_starts) > room.wordpieces:
@@ -211,7 +209,7 @@ def _room(state, corpus, fields, *, with_postings):
         _LEAST_SPARE, int(_SPARE * state.num_blocks)
     )
     growth = blocks / state.num_blocks
-    num_terms, num_entries = field_tables.count(fields, state.fields())
+    num_entries = field_tables.count(fields, state.fields())
     num_postings = corpus.lexical.num_postings if with_postings else 0
 
     def more(number):
@@ -221,7 +219,6 @@ def _room(state, corpus, fields, *, with_postings):
         blocks=blocks,
         wordpieces=more(len(corpus.records.token_starts)),
         postings=more(num_postings),
-        terms=more(num_terms),
         entries=more(num_entries),
     )
 

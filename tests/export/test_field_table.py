@@ -40,7 +40,7 @@ SIGNS = {
 @pytest.fixture(scope="module")
 def table():
     """Has room for more of everything."""
-    found = FieldTable(NAMES, FIELDS, num_rows=6, num_terms=20, num_entries=30)
+    found = FieldTable(NAMES, FIELDS, num_rows=6, num_entries=30)
     found.search = tf.function(found.allowed)
     return found
 
@@ -80,6 +80,10 @@ def _allowed(table, *filters):
         ("price>=3", []),
         ("price<2024-01-31", []),
         ("price!=3", [0, 1, 2, 3, 4, 5]),
+        # Two numbers or two dates: others are not found.
+        ("pages>2024-01-01", []),
+        ("date>5.5", []),
+        ("language>1", []),
     ],
 )
 def test_what_a_filter_lets_be_found(table, filter, rows):
@@ -100,9 +104,6 @@ def test_what_a_filter_lets_be_found(table, filter, rows):
         ("language", "language.*is no condition of a filter"),
         ("=de", "=de.*is no condition"),
         ("pages>x", "x.*cannot be compared by"),
-        ("pages>2024-01-01", "2024-01-01.*cannot be compared by"),
-        ("date>5.5", "5.5.*cannot be compared"),
-        ("language>1", "1.*cannot be compared"),
         ("price>x", "x.*cannot be compared"),
         (b"language=de\xff", "is no condition"),
         (b"\xff", "is no condition"),
@@ -123,17 +124,12 @@ def test_what_is_no_filter_is_refused(table, filter, message):
         (["3", "4", "many"], "x>3", [1]),
         # Years alone are numbers.
         (["2024", "2023"], "x>2023", [0]),
+        (["3", "many"], "x>1", [0]),
     ],
 )
-def test_one_odd_value_leaves_the_order_of_the_others(values, filter, rows):
+def test_odd_values_leave_the_order_of_the_others(values, filter, rows):
     table = FieldTable(["x"], [{"x": [v]} for v in values], num_rows=4)
     assert np.flatnonzero(_allowed_of(table, filter)[0]).tolist() == rows
-
-
-def test_as_many_odd_values_as_others_have_no_order():
-    table = FieldTable(["x"], [{"x": ["3"]}, {"x": ["many"]}], num_rows=2)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be comp"):
-        _allowed_of(table, "x>1")
 
 
 def test_without_a_value(table):
