@@ -20,13 +20,11 @@ from realm_tf.progress import Progress
 from realm_tf.serving.access import read_api_keys
 from realm_tf.serving.client import BATCH_SIZE
 from realm_tf.serving.client import MODEL_NAME
-from realm_tf.serving.client import TIMEOUT_SECONDS
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.rendering import AnswerView
 
 DEFAULT_SERVER = "127.0.0.1:8500"
-STDOUT = "-"
 _OF_SERVER = ("server", "tls_ca", "tls_client", "api_key_file")
 # Fields of an answer in the lines of --questions, beside the answer.
 _OF_ANSWERS = (
@@ -53,19 +51,16 @@ class Ask(Operation):
     question: tyro.conf.Positional[tuple[str, ...]] = ()
     """what to ask"""
     questions: str | None = None
-    """answer a file, a JSON object with "question" a line; needs --output"""
+    """answer a file, a JSON object with "question" per line; needs --output"""
     output: str | None = None
-    """write a JSON line a question to this file; - is standard output. Of
-    --questions: the same lines plus prediction, score, confidence, answered,
-    block_id, title, text and url"""
+    """with --questions: write the same lines plus prediction, score, confidence,
+    answered, block_id, title, text and url to this file"""
     saved_model: str | None = None
     """load this SavedModel and ask it"""
     server: str | None = None
     """ask this server, HOST:PORT"""
     model_name: str = MODEL_NAME
     """the name the server serves it under"""
-    timeout_seconds: float = TIMEOUT_SECONDS
-    """the longest a request may take"""
     tls_ca: str | None = None
     """use TLS and trust the certificates in this PEM file; those of the public
     authorities are usually in /etc/ssl/certs/ca-certificates.crt"""
@@ -81,7 +76,7 @@ class Ask(Operation):
         """Answers the questions.
 
         Returns:
-            list of `AnswerView`, one a question; with `output`, the JSON lines.
+            list of `AnswerView`, one per question; with `output`, the JSON lines.
 
         Raises:
             InputError: if options contradict each other, there is no
@@ -98,21 +93,19 @@ class Ask(Operation):
                 # TF Serving's protocol has no place for it.
                 terms = getattr(model, "evidence_license", None)
                 for record, answer in self._answered(model, records):
-                    view = AnswerView(answer, record["question"], terms)
                     if self.questions:
                         found.append(_of_file(record, answer))
                     else:
-                        found.append(to_json(view) if self.output else view)
+                        view = AnswerView(answer, record["question"], terms)
+                        found.append(view)
         except RealmServerError as error:
             raise InputError(error.message) from error
-        if self.output not in (None, STDOUT):
+        if self.output:
             # It appears whole or not at all.
             write_text(self.output, "".join(f"{line}\n" for line in found))
         return found
 
     def report(self, result: list) -> str:
-        if self.output == STDOUT:
-            return "\n".join(result)
         if self.output:
             return f"{self.output}: {len(result)} questions answered"
         console = Console()
@@ -125,8 +118,11 @@ class Ask(Operation):
     def _check(self) -> None:
         if bool(self.question) == bool(self.questions):
             raise InputError("Expected either a question or --questions FILE.")
-        if self.questions and not self.output:
-            raise InputError("--questions FILE needs --output FILE.")
+        if bool(self.questions) != bool(self.output):
+            raise InputError(
+                "--questions FILE and --output FILE go together: give both or "
+                "neither."
+            )
         if self.saved_model is not None:
             for name in _OF_SERVER:
                 if getattr(self, name) is not None:
@@ -140,7 +136,7 @@ class Ask(Operation):
                 f"--server {self.server!r} is not an address: expected "
                 f"HOST:PORT, such as {DEFAULT_SERVER}."
             )
-        if self.output not in (None, STDOUT):
+        if self.output:
             check_new_file(self.output, flag="--output")
 
     def _records(self) -> list[dict]:
@@ -171,7 +167,6 @@ class Ask(Operation):
         return RealmClient(
             self.server or DEFAULT_SERVER,
             model=self.model_name,
-            timeout_seconds=self.timeout_seconds,
             tls_ca=self.tls_ca,
             tls_client=self.tls_client,
             api_key=api_key,
@@ -195,23 +190,7 @@ class Ask(Operation):
                     progress.add(len(batch))
 
 
-def to_json(view: AnswerView) -> str:
-    """One JSON line with everything about an answer."""
-    record = {"question": view.question, **dataclasses.asdict(view.answer)}
-    record["candidates"] = [
-        {**dataclasses.asdict(each), "probability": each.probability}
-        for each in view.answer.candidates
-    ]
-    record["evidence_license"] = view.evidence_license
-    return _json_line(record)
-
-
 def _of_file(record: dict, answer: Answer) -> str:
     found = {name: getattr(answer, name) for name in _OF_ANSWERS}
-    return _json_line({**record, "prediction": answer.answer, **found})
-
-
-def _json_line(record: dict) -> str:
-    # JSON has no infinity.
-    finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
-    return json.dumps(finite, ensure_ascii=False)
+    line = {**record, "prediction": answer.answer, **found}
+    return json.dumps(line, ensure_ascii=False)

@@ -7,7 +7,6 @@ from typing import Literal
 import tyro
 
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import check_new_file
@@ -20,7 +19,7 @@ from realm_tf.operations.computing import Computing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retrieve(Computing):
-    """Writes which blocks are found for questions, in files that others read.
+    """Writes the 100 best blocks of questions, in files that others read.
 
       realm retrieve --model DIR --blocks DIR --index DIR \\
           --questions queries.jsonl --to trec --output run.trec
@@ -57,11 +56,6 @@ class Retrieve(Computing):
     """what is ranked"""
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"
     """what finds the blocks"""
-    depth: int = 100
-    """blocks found for a question"""
-    calibration: Evaluation | None = None
-    """evaluation made with --calibrate, whose weight of BM25 is used (if not
-    given: 0.25)"""
 
     def run(self) -> int:
         """Searches and writes the file.
@@ -73,12 +67,11 @@ class Retrieve(Computing):
             InputError: if the inputs are missing or do not match, answers are
                 needed and not there, or a file exists already.
         """
-        from realm_tf.answering import calibration
         from realm_tf.answering.corpus import Corpus
+        from realm_tf.answering.recall import NUM_RANKED
         from realm_tf.evaluation import run_files
         from realm_tf.retrieval import retrievers
 
-        self.check_least(1, "depth")
         check_new_file(self.output, flag="--output")
         if self.qrels:
             check_new_file(self.qrels, flag="--qrels")
@@ -91,23 +84,11 @@ class Retrieve(Computing):
             self.questions.path,
             need_answers=self.form == "dpr" or bool(self.qrels),
         )
-        if self.calibration and self.retriever != "hybrid":
-            raise InputError(
-                "--calibration gives the weight of BM25 in --retriever hybrid, "
-                f"and {self.retriever} has none: leave it out."
-            )
-        fitted = calibration.for_model(
-            self.calibration, self.model, self.retriever
-        )
         corpus = Corpus.load(
             self.model, self.blocks, self.index, precision=self.computes_in
         )
-        retriever = retrievers.make(
-            self.retriever,
-            corpus,
-            lexical_weight=calibration.lexical_weight_of(fitted),
-        )
-        found = run_files.search(retriever, asked, self.depth)
+        retriever = retrievers.make(self.retriever, corpus)
+        found = run_files.search(retriever, asked, NUM_RANKED)
         if self.form == "dpr":
             text = run_files.dpr(found, corpus.records)
         else:

@@ -48,14 +48,14 @@ def _read(path):
 
 
 def test_a_run_has_what_was_found(world, corpus):
-    Retrieve(**world, form="trec", depth=5).run()
+    Retrieve(**world, form="trec").run()
     scores, block_ids = retrievers.Dense(corpus).search(
-        [row["text"] for row in QUERIES], 5
+        [row["text"] for row in QUERIES], 11
     )
     rows = [line.split() for line in _read(world["output"]).splitlines()]
-    assert [row[0] for row in rows] == ["q1"] * 5 + ["q2"] * 5
+    assert [row[0] for row in rows] == ["q1"] * 11 + ["q2"] * 11
     for place, (query, q0, block, rank, score, run) in enumerate(rows):
-        row, column = divmod(place, 5)
+        row, column = divmod(place, 11)
         assert (query, q0, run) == (QUERIES[row]["_id"], "Q0", "realm")
         assert int(block) == block_ids[row, column] and int(rank) == column + 1
         assert np.float32(score) == scores[row, column]
@@ -149,10 +149,10 @@ def test_a_beir_folder_from_corpus_to_ndcg(tmp_path, vocabulary_path):
 
 
 def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
-    Retrieve(**world, form="dpr", depth=4).run()
+    Retrieve(**world, form="dpr").run()
     rows = json.loads(_read(world["output"]))
     assert [row["question"] for row in rows] == [row["text"] for row in QUERIES]
-    assert [len(row["ctxs"]) for row in rows] == [4, 4, 0]
+    assert [len(row["ctxs"]) for row in rows] == [11, 11, 0]
     for row in rows:
         for each in row["ctxs"]:
             block_id = int(each["id"])
@@ -269,7 +269,6 @@ def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
     ("options", "message"),
     [
         ({"form": "dpr", "of": "articles"}, "leave --of articles and --qrels"),
-        ({"form": "trec", "depth": 0}, "--depth 0: expected 1 or more"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(world, options, message):
@@ -299,22 +298,6 @@ def test_ids_of_articles_have_no_white_space(world, tmp_path, vocabulary_path):
     ).run()
     (name,) = run_files.article_ids(blocks)
     assert name == f"{tmp_path}/travel%20policy.md#Hotels:%20rates"
-
-
-def test_a_calibration_is_that_of_the_model_and_the_retriever(world, tmp_path):
-    evaluation = str(tmp_path / "evaluation")
-    asked = {name: world[name] for name in ("model", "blocks", "index")}
-    Evaluate(
-        **asked,
-        questions=world["questions"],
-        calibrate=True,
-        output=evaluation,
-    ).run()
-    run = {**world, "form": "trec", "calibration": evaluation}
-    with pytest.raises(InputError, match="leave it out"):
-        Retrieve(**run).run()
-    with pytest.raises(InputError, match="retriever"):
-        Retrieve(**run, retriever="hybrid").run()
 
 
 def test_an_answerer_has_the_retrievers_of_an_export(world):

@@ -77,7 +77,6 @@ def test_blocks_that_a_file_ranks_are_read(
         questions=questions,
         retriever="bm25",
         form="dpr",
-        depth=3,
         output=str(ranking),
     ).run()
     asked = json.loads(ranking.read_text())
