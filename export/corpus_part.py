@@ -1,6 +1,5 @@
 """What an export holds of its blocks: index, wordpieces, texts."""
 
-import dataclasses
 import types
 
 import numpy as np
@@ -10,25 +9,6 @@ from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.export.compressed_texts import small_table
 from realm_tf.models.fixed_weight import shared
 from realm_tf.retrieval.scann import Scann
-
-
-@dataclasses.dataclass(frozen=True)
-class Room:
-    """Sizes of tables that have room for more than they hold.
-
-    Tables of one size can take each other's place in a graph.
-
-    Args:
-        blocks: int.
-        wordpieces: int. Of all bodies.
-        postings: int. Of `WordpieceBm25`.
-        entries: int. Of `FieldTable`.
-    """
-
-    blocks: int
-    wordpieces: int
-    postings: int
-    entries: int
 
 
 class CorpusPart(tf.Module):
@@ -76,12 +56,12 @@ class CorpusPart(tf.Module):
         self.first_wordpieces = tf.Variable(
             records.first_wordpieces, trainable=False
         )
-        room = (0, (num_wordpieces or 0) - len(records.token_starts))
-        if num_wordpieces is None:
-            room = (0, 0)
+        self._has_room = num_wordpieces is not None
+        room = 0, 0
+        if self._has_room:
+            room = 0, num_wordpieces - len(records.token_starts)
         self.token_starts = small_table(np.pad(records.token_starts, room))
         self.token_limits = small_table(np.pad(records.token_limits, room))
-        self._has_room = num_wordpieces is not None
         self.block_ids = None
         if block_ids is not None:
             self.block_ids = tf.Variable(shared(block_ids), trainable=False)
@@ -90,29 +70,22 @@ class CorpusPart(tf.Module):
     def sizes(self) -> dict[str, int]:
         """Bytes of each part, in the SavedModel and in memory."""
         texts = self.titles, self.texts, self.urls
-        sizes = {
-            "index": num_bytes(
-                self.index
-                if self.scann_state is None
-                else self.scann_state.variables
-            ),
-            "wordpieces of the blocks": num_bytes(
-                [
-                    *self.wordpieces,
-                    self.first_wordpieces,
-                    self.token_starts,
-                    self.token_limits,
-                ]
-            ),
-            "texts, titles and addresses": sum(
-                num_bytes(each.variables) for each in texts
-            ),
+        index = self.scann_state.variables if self.scann_state else self.index
+        parts = {
+            "index": index,
+            "wordpieces of the blocks": [
+                *self.wordpieces,
+                self.first_wordpieces,
+                self.token_starts,
+                self.token_limits,
+            ],
+            "texts, titles and addresses": [
+                each for table in texts for each in table.variables
+            ],
+            "lists of BM25": self.lexical,
+            "fields": self.fields.variables if self.fields else [],
         }
-        if self.lexical:
-            sizes["lists of BM25"] = num_bytes(self.lexical)
-        if self.fields is not None:
-            sizes["fields"] = num_bytes(self.fields.variables)
-        return sizes
+        return {name: num_bytes(each) for name, each in parts.items() if each}
 
     def allowed(self, filters=None):
         """Which rows may be found, as `Index.search` takes it.

@@ -24,7 +24,6 @@ from realm_tf.export import field_table as field_tables
 from realm_tf.export import runtime
 from realm_tf.export import saved_model
 from realm_tf.export.corpus_part import CorpusPart
-from realm_tf.export.corpus_part import Room
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
 from realm_tf.text.tokenizer import Tokenizer
@@ -68,7 +67,7 @@ def write(
         room = _room(state, corpus, fields, with_postings=weight is not None)
     # Later blocks may be as long as there are any.
     dataclasses.replace(
-        corpus, records=state.records(capacity=room and room.blocks)
+        corpus, records=state.records(capacity=room and room["blocks"])
     ).check()
     if foreign:
         # In the metadata, for the next state.
@@ -91,7 +90,7 @@ def write(
         corpus,
         kind,
         part=part,
-        room=room and dataclasses.asdict(room),
+        room=room,
         fields=list(fields),
         **facts,
     )
@@ -114,8 +113,8 @@ def write_next(
         fields: as of `write`.
 
     Raises:
-        NoRoom: if the state has more blocks than that graph has room for, or
-            the index is one of partitions, which are of certain blocks.
+        NoRoom: if a table needs more room than that graph has, or the index has
+            partitions of its blocks.
     """
     facts = card.read(before.path)
     if not facts.get("room"):
@@ -129,7 +128,7 @@ def write_next(
         reads_titles=model.config["reader"].get("reads_titles", False),
         is_hybrid=facts.get("lexical_weight") is not None,
         fields=fields,
-        room=Room(**facts["room"]),
+        room=facts["room"],
     )
     _write_variables(stage, before, part)
     for name in ("saved_model.pb", "fingerprint.pb", "assets", "assets.extra"):
@@ -152,10 +151,12 @@ def write_next(
 def _part(
     state, *, index, tokenizer, reads_titles, is_hybrid, fields, room
 ) -> CorpusPart:
-    """The `CorpusPart` of a state; of this size, if a room is given."""
-    if room and state.num_blocks > room.blocks:
-        raise NoRoom
-    records = state.records(capacity=room and room.blocks)
+    """The `CorpusPart` of a state, with tables of the sizes of `room`, or more."""
+
+    def size_of(name, number):
+        return room and max(room[name], number)
+
+    records = state.records(capacity=size_of("blocks", state.num_blocks))
     size = len(records)
     title_ids = corpora.title_ids(records, tokenizer)
     if index is None:
@@ -168,21 +169,17 @@ def _part(
     lexical = field_table = None
     if is_hybrid:
         postings = corpora.postings(records, title_ids, tokenizer)
-        if room and postings.nnz > room.postings:
-            raise NoRoom
-        lexical = corpora.lexical(postings, capacity=room and room.postings)
+        lexical = corpora.lexical(
+            postings, capacity=size_of("postings", postings.nnz)
+        )
     if fields:
         values = state.fields()
-        if room and field_tables.count(fields, values) > room.entries:
-            raise NoRoom
         field_table = field_tables.FieldTable(
             fields,
             values,
             num_rows=size,
-            num_entries=room and room.entries,
+            num_entries=size_of("entries", field_tables.count(fields, values)),
         )
-    if room and len(records.token_starts) > room.wordpieces:
-        raise NoRoom
     return CorpusPart(
         records,
         index=index,
@@ -192,7 +189,7 @@ def _part(
         lexical=lexical,
         block_ids=block_ids,
         fields=field_table,
-        num_wordpieces=room and room.wordpieces,
+        num_wordpieces=size_of("wordpieces", len(records.token_starts)),
     )
 
 
@@ -204,7 +201,14 @@ def _index(kind, embeddings):
 
 
 def _room(state, corpus, fields, *, with_postings):
-    """Room for a state, and for what will be added to it."""
+    """Sizes of tables with room for a state and for what will be added to it.
+
+    Tables of one size can take each other's place in a graph.
+
+    Returns:
+        dict of `blocks`; `wordpieces`, of all bodies; `postings`, of
+        `WordpieceBm25`; `entries`, of `FieldTable`.
+    """
     blocks = state.num_blocks + max(
         _LEAST_SPARE, int(_SPARE * state.num_blocks)
     )
@@ -215,12 +219,12 @@ def _room(state, corpus, fields, *, with_postings):
     def more(number):
         return int(growth * number) + _LEAST_SPARE_NUMBERS
 
-    return Room(
-        blocks=blocks,
-        wordpieces=more(len(corpus.records.token_starts)),
-        postings=more(num_postings),
-        entries=more(num_entries),
-    )
+    return {
+        "blocks": blocks,
+        "wordpieces": more(len(corpus.records.token_starts)),
+        "postings": more(num_postings),
+        "entries": more(num_entries),
+    }
 
 
 def _write_variables(stage, before, part):

@@ -119,10 +119,7 @@ class RealmModule(tf.Module):
         if allowed is not None:
             inputs["allowed"] = allowed
         outputs = self._keras.retrieve_and_read(inputs, training=False)
-        spans = best_spans(
-            outputs,
-            num_best=NUM_ALTERNATIVES,
-        )
+        spans = best_spans(outputs, num_best=NUM_ALTERNATIVES)
         rows = tf.where(
             outputs["read_scores"] > -np.inf, outputs["read_ids"], -1
         )
@@ -198,7 +195,7 @@ class RealmModule(tf.Module):
     def embed_query(self, question):
         """question `(batch_size,)` -> embedding, the score scale included."""
         inputs, _ = self._pack(question)
-        return {"embedding": self._embed(inputs)}
+        return {"embedding": self._keras.loaded.model.embed_queries(inputs)}
 
     def embed_block(self, title, text):
         """title and text `(batch_size,)` -> embedding as in the index."""
@@ -245,9 +242,6 @@ class RealmModule(tf.Module):
             ids.to_tensor(shape=(None, max_length)),
             tf.cast(ids.row_lengths(), tf.int32),
         )
-
-    def _embed(self, inputs):
-        return self._keras.loaded.model.embed_queries(inputs)
 
     def _candidates(self, rows, texts, answers, log_probs):
         padding = [[0, 0], [0, self._num_padding]]
