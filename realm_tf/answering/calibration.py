@@ -28,6 +28,9 @@ UNANSWERABLE = 0.25
 # Strength of the penalty on weights, so that some hundred questions will do
 # (our choice).
 _PENALTY = 1e-3
+# The least confidence of an answer that is given: it is likelier right than
+# wrong.
+ANSWERED_FROM = 0.5
 # Of a share, before its logarithm.
 LEAST_SHARE = 1e-30
 
@@ -46,25 +49,21 @@ class Calibration:
         bias: float.
         score_weight: float. Not negative.
         share_weight: float. Not negative.
-        threshold: float. The least confidence of an answer that is given.
         relevance_weight: float. See `relevance_weight`.
         least_score: float. The least score, without BM25's part, of an answer
             that is given, whatever the confidence; see `foreign_questions`. `None`:
-            the threshold decides.
+            a confidence of `ANSWERED_FROM` decides.
         lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
             searched.
         questions: int. How many it was fitted on.
-        negative_log_likelihood: float. In nats a question.
     """
 
     bias: float
     score_weight: float
     share_weight: float
-    threshold: float
     lexical_weight: float | None = None
     relevance_weight: float = AS_LEARNED
     questions: int = 0
-    negative_log_likelihood: float = 0.0
     least_score: float | None = None
 
     def gives(self, confidence, score):
@@ -75,7 +74,7 @@ class Calibration:
             score: the same. Of the answer, without BM25's part.
         """
         if self.least_score is None:
-            return confidence >= self.threshold
+            return confidence >= ANSWERED_FROM
         return score >= self.least_score
 
     def confidence(self, score, share):
@@ -130,14 +129,12 @@ def fit(
     unanswerable=(),
     **made_with,
 ) -> Calibration:
-    """Fits the confidence by maximum likelihood, and then the threshold.
+    """Fits the confidence by maximum likelihood.
 
         -sum_i w_i [c_i log p_i + (1 - c_i) log(1 - p_i)] / sum_i w_i
 
     c says whether an answer is right, p is its confidence; w gives what cannot
-    be answered a share of `UNANSWERABLE`. At the threshold most of the choices,
-    weighted so, are right: to give an answer that is right, or to give none
-    instead of one that is wrong.
+    be answered a share of `UNANSWERABLE`.
 
     Args:
         questions: list of `Question`, with answers.
@@ -164,25 +161,15 @@ def fit(
     weights /= weights.sum()
     scores = np.array([best.score - best.lexical for best, _ in given])
     shares = np.array([share for _, share in given])
-    found = _logistic(
+    bias_and_weights = _logistic(
         np.stack([scores, np.log(np.maximum(shares, LEAST_SHARE))], axis=1),
         correct,
         weights,
     )
-    found = Calibration(
-        *map(float, found),
-        threshold=0.0,
+    return Calibration(
+        *map(float, bias_and_weights),
         questions=len(questions),
         **made_with,
-    )
-    confidences = found.confidence(scores, shares)
-    likely = np.clip(np.where(correct, confidences, 1 - confidences), 1e-6, 1)
-    return dataclasses.replace(
-        found,
-        threshold=_threshold(confidences, correct, weights),
-        negative_log_likelihood=round(
-            float(-np.sum(weights * np.log(likely))), 6
-        ),
     )
 
 
@@ -206,20 +193,6 @@ def _logistic(features, correct, weights):
     found = scipy.optimize.minimize(loss, np.zeros(3), jac=True, bounds=bounds)
     slopes = found.x[1:] / scale
     return found.x[0] - slopes @ mean, *slopes
-
-
-def _threshold(confidences, correct, weights) -> float:
-    """The confidence from which on giving answers is right most often."""
-    order = np.argsort(-confidences, kind="stable")
-    gains = np.cumsum(np.where(correct, weights, -weights)[order])
-    falling = confidences[order]
-    # Questions of one confidence are answered together.
-    ends = np.flatnonzero(np.append(falling[1:] < falling[:-1], True))
-    best = ends[np.argmax(gains[ends])]
-    if gains[best] <= 0:
-        return 1.0
-    below = falling[best + 1] if best + 1 < len(falling) else 0.0
-    return float(falling[best] + below) / 2
 
 
 def read(evaluation: Evaluation) -> Calibration:

@@ -23,11 +23,6 @@ def load_model(model: Model, **arguments):
     return loaded
 
 
-# Properties of a `Corpus` that take long and memory, and hold for every model
-# of a vocabulary.
-_OF_BLOCKS = ("block_table", "_title_ids", "lexical")
-
-
 @dataclasses.dataclass
 class Corpus:
     """Model, blocks and index, checked to match.
@@ -75,21 +70,6 @@ class Corpus:
         )
         corpus.check()
         return corpus
-
-    def with_parts(self, **parts):
-        """The same blocks with another model or index.
-
-        Both share the tables of the blocks.
-
-        Args:
-            **parts: `loaded`, of the same vocabulary, whose reader reads titles
-                if this one's does; `index`, of the same blocks.
-        """
-        other = dataclasses.replace(self, **parts)
-        for name in _OF_BLOCKS:
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        return other
 
     def read_titles(self) -> None:
         """Makes the reader read titles, see `Reader`.

@@ -86,12 +86,8 @@ def article_ids(blocks) -> list[str]:
     """
     return [
         _WHITE_SPACE.sub(lambda found: urllib.parse.quote(found[0]), name)
-        for name in _article_ids(blocks)
+        for name in blocks.table["article_id"].to_pylist()
     ]
-
-
-def _article_ids(blocks):
-    return blocks.table["article_id"].to_pylist()
 
 
 def ranked(

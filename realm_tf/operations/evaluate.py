@@ -43,8 +43,8 @@ class Evaluate(Computing):
     questions for which a block that was read holds an answer.
 
     --calibrate, for the questions of dev, fits how sure an answer is, so that
-    `confidence` is the probability that it is right, and the threshold from
-    which on a question counts as `answered`. It asks each question a second
+    `confidence` is the probability that it is right; from 0.5 on a question
+    counts as `answered`. It asks each question a second
     time with every block hidden that holds an answer, to learn what an answer
     looks like where there is none. --calibration DIR uses what was fitted.
     """
@@ -71,12 +71,12 @@ class Evaluate(Computing):
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
     calibrate: bool = False
-    """fit to these questions how sure an answer is, from where on it is
-    `answered`, how much retrieval counts beside the reader, and BM25 in a hybrid
-    retriever: for a --calibration of other evaluations and of the export"""
+    """fit to these questions how sure an answer is, how much retrieval counts
+    beside the reader, and BM25 in a hybrid retriever: for a --calibration of
+    other evaluations and of the export"""
     calibration: Evaluation | None = None
     """evaluation of other questions (dev), made with --calibrate, whose
-    confidence, threshold and weights are used (if not given: shares, all
+    confidence and weights are used (if not given: shares, all
     `answered`, retrieval counts 1, BM25 in it 0.25)"""
 
     def parameters(self) -> dict:

@@ -64,7 +64,7 @@ class Export(Computing):
     calibration: Evaluation | None = None
     """an evaluation (`realm evaluate --calibrate`, of the same --retriever) of
     this model on held-out questions: confidences are probabilities, answers
-    below a threshold are not `answered`, BM25 has the weight that was fitted,
+    below 0.5 are not `answered`, BM25 has the weight that was fitted,
     and `realm verify` asks its first questions (if not given: shares, all
     `answered`, a weight of 0.25, and titles are asked)"""
     evidence_license: str | None = None

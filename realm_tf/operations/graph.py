@@ -6,9 +6,7 @@ kept. Any other directory is refused, neither used nor removed.
 
 import dataclasses
 import os
-import statistics
 import sys
-from collections.abc import Iterable
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.directory import Artifact
@@ -150,27 +148,7 @@ class Graph:
                 print(f"{label}\n      $ {command}", flush=True)
                 _do(step.operation.reopened())
                 _forget_models()
-                left = self._estimate(self.steps[number:])
-                print(f"      {step.seconds:.0f} s{left}", flush=True)
-
-    def _estimate(self, rest: Iterable[Step]) -> str:
-        """The time that is left, from finished steps of the same operation."""
-        rest = [step for step in rest if not step.is_done()]
-        if not rest:
-            return ""
-        timed = {}
-        for step in self.steps:
-            if step.operation.result.is_complete:
-                kind = type(step.operation)
-                timed.setdefault(kind, []).append(step.seconds)
-        known = [step for step in rest if type(step.operation) in timed]
-        text = f"; {len(rest)} step{'s' * (len(rest) > 1)} left"
-        if known:
-            seconds = sum(
-                statistics.mean(timed[type(step.operation)]) for step in known
-            )
-            text += f", {len(known)} of them about {seconds / 60:,.1f} minutes"
-        return text
+                print(f"      {step.seconds:.0f} s", flush=True)
 
 
 def _do(operation):

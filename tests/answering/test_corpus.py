@@ -84,16 +84,3 @@ def test_models_over_a_corpus_share_the_blocks(
     tables = corpus.records.token_ids(), corpus.records.lengths
     for found, table in zip(one.block_table(rows), tables, strict=True):
         assert np.asarray(found).tolist() == table[rows].tolist()
-
-
-def test_another_model_or_index_shares_what_is_of_the_blocks(
-    model_dir, blocks_dir, brute_force_index_dir
-):
-    corpus = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
-    made = corpus.block_table, corpus.lexical
-    other = corpus.with_parts(index=None)
-    assert other.index is None and corpus.index is not None
-    assert (other.block_table, other.lexical) == made
-    # Of a corpus that was opened anew they are others.
-    again = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
-    assert again.block_table is not made[0]

@@ -15,7 +15,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Evaluation
 
 pytestmark = pytest.mark.fast
-FITTED = Calibration(-5.0, 0.1, 1.0, threshold=0.9)
+FITTED = Calibration(-5.0, 0.1, 1.0)
 
 
 def _prediction(score, lexical=0.0):

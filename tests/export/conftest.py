@@ -23,10 +23,9 @@ ASKED = [
 GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
 # So that some of the questions are answered.
 CALIBRATION = Calibration(
-    bias=-1.0,
+    bias=-0.6,
     score_weight=0.2,
     share_weight=0.5,
-    threshold=0.4,
     lexical_weight=2.0,
     relevance_weight=1.5,
     questions=100,

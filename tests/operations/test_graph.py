@@ -1,7 +1,6 @@
 """Lists of operations: what is kept, refused, resumed and timed."""
 
 import dataclasses
-import json
 import os
 from typing import ClassVar
 
@@ -9,7 +8,6 @@ import pytest
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.directory import Artifact
-from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import Questions
@@ -100,30 +98,13 @@ def test_a_stopped_run_goes_on(output, capsys):
         "[1/3] a: done before",
         "[2/3] b",
         f"      $ realm make --output {output}/b --a {output}/a",
-        "      0 s; 1 step left, 1 of them about 0.0 minutes",
+        "      0 s",
         "[3/3] c",
         f"      $ realm make --output {output}/c --a {output}/a --b {output}/b",
         "      0 s",
     ]
     _graph(output).run()
     assert made == ["a", "b", "c"]
-
-
-def _edit_metadata(directory, **changes):
-    path = f"{directory}/metadata.json"
-    metadata = json.loads(Path(path).read_text())
-    write_text(path, json.dumps({**metadata, **changes}))
-
-
-def test_the_time_left_is_estimated_from_the_same_operation(output, capsys):
-    _stopped(output, "b")
-    _edit_metadata(f"{output}/a", seconds=600.0)
-    graph = _graph(output)
-    assert graph.steps[0].seconds == 600.0
-    graph.add(Other(output=f"{output}/d"))
-    assert graph._estimate(graph.steps) == (
-        "; 3 steps left, 2 of them about 20.0 minutes"
-    )
 
 
 def test_what_was_made_otherwise_is_refused(output):

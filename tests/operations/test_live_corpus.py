@@ -76,7 +76,7 @@ def created(tmp_path_factory, model_dir):
     evaluation = write_evaluation(
         root / "evaluation",
         model_dir,
-        Calibration(0.0, 0.1, 1.0, 2.0, lexical_weight=LEXICAL_WEIGHT),
+        Calibration(-99.0, 0.1, 1.0, lexical_weight=LEXICAL_WEIGHT),
         predictions=(
             '{"question": "Who was in Paris?", "answer": ["Ada"]}\n'
             '{"question": "What is fire?", "answer": ["in the city"]}\n'
@@ -167,7 +167,7 @@ def test_what_is_made(created):
     (view,) = ask.run()
     assert view.answer.answer == wanted.answer != ""
     assert view.answer.block_id == wanted.block_id
-    # No confidence reaches 2: what foreign questions score decides.
+    # No confidence reaches 0.5: what foreign questions score decides.
     card = json.loads(
         (root / "corpus/saved_model/1/assets.extra/card.json").read_text()
     )
