@@ -25,9 +25,6 @@ UNTRAINED_READER = (
     "The reader was never trained: answers are spans of random scores. Run "
     "`realm finetune` first."
 )
-# ScaNN copies its state into a searcher of its own when it is first asked: a
-# server of a million blocks held 2.8 times the state (benchmarks/scale.py).
-_SCANN_COPIES = 3
 
 
 def write(
@@ -57,7 +54,7 @@ def write(
     Raises:
         InputError: if the disk is too full for it.
     """
-    parts = _write_graph(stage, corpus, part, search)
+    parts = _write_graph(stage, corpus, part)
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
     _write_warm_up(
         stage.path(card.WARM_UP_FILE),
@@ -136,7 +133,7 @@ def reading(stage) -> dict:
     }
 
 
-def _write_graph(stage, corpus, part, search):
+def _write_graph(stage, corpus, part):
     """Writes graph and variables; returns what takes how many bytes."""
     options = reading(stage)
     is_hybrid = options["lexical_weight"] is not None
@@ -153,7 +150,7 @@ def _write_graph(stage, corpus, part, search):
         **options,
     )
     directory, sizes = stage.directory, module.sizes()
-    _announce(directory, sizes, search)
+    _announce(directory, sizes)
     # ScaNN's ops are of a namespace that TensorFlow does not know.
     options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
     # Whoever loads the graph does not optimise it: that takes more than half
@@ -190,16 +187,10 @@ def spread(titles) -> list[str]:
     return list(dict.fromkeys(filter(None, chosen)))[:NUM_EXAMPLES]
 
 
-def _announce(directory, parts, search):
+def _announce(directory, parts):
     """Says what will be written, and refuses a disk that is too full."""
     total = sum(parts.values())
-    memory = total + (_SCANN_COPIES - 1) * parts["index"] * (search == "scann")
-    sizes = {
-        **parts,
-        "to write": total,
-        "of memory when served, and TensorFlow itself": memory,
-    }
-    for name, size in sizes.items():
+    for name, size in {**parts, "to write": total}.items():
         print(f"  {size / 1e6:10.1f} MB  {name}", file=sys.stderr)
     if is_remote(directory):
         return

@@ -47,10 +47,8 @@ def main(directory: str, runtime_class: type) -> dict:
     signatures = {
         name: functools.partial(_ask, runtime, name)
         for name in (
-            "serving_default",
-            "retrieve",
-            "embed_query",
-            "embed_block",
+            *("serving_default", "retrieve"),
+            *("embed_query", "embed_block"),
         )
     }
     answer = signatures["serving_default"]
@@ -87,20 +85,21 @@ def _check_answers(expected, batch, tolerance):
     close = _close(tolerance)
     block_ids = batch["candidate_block_id"]
     wanted_ids = _padded(expected, "candidate_block_id", block_ids, -1)
-    wanted_scores = [row["score"] for row in expected]
+
+    def wanted(name):
+        return [row[name] for row in expected]
+
     # Where encoders are rounded to 8 bits, spans and blocks of nearly equal
     # score change places; another last block may hold another answer.
     rounded = tolerance > TOLERANCES["float32"]
-    same_blocks = np.all(
-        np.sort(block_ids, axis=1) == np.sort(wanted_ids, axis=1), axis=1
-    )
-    other_blocks = rounded & ~same_blocks
+    same_blocks = np.sort(block_ids, axis=1) == np.sort(wanted_ids, axis=1)
+    other_blocks = rounded & ~np.all(same_blocks, axis=1)
     tied = other_blocks | (
-        rounded & np.isclose(batch["score"], wanted_scores, **close)
+        rounded & np.isclose(batch["score"], wanted("score"), **close)
     )
     checks = {
         f"{name} equals that of the Python code": np.all(
-            tied | (batch[name] == [row[name] for row in expected])
+            tied | (batch[name] == wanted(name))
         )
         for name in ("answer", "block_id", "start", "limit")
     }
@@ -114,8 +113,7 @@ def _check_answers(expected, batch, tolerance):
         )
     for name in ("score", "confidence"):
         checks[f"{name} within {tolerance:g}"] = np.all(
-            other_blocks
-            | np.isclose(batch[name], [row[name] for row in expected], **close)
+            other_blocks | np.isclose(batch[name], wanted(name), **close)
         )
     checks[f"candidate_log_prob within {tolerance:g}"] = np.allclose(
         batch["candidate_log_prob"],

@@ -63,13 +63,12 @@ def calibrated(
     Returns:
         `Calibration`, with a `least_score` if any of them has an answer.
     """
-    retriever = (
-        retrievers.make("realm", corpus)
-        if lexical_weight is None
-        else retrievers.make("hybrid", corpus, lexical_weight=lexical_weight)
-    )
+    name = "realm" if lexical_weight is None else "hybrid"
     hiding = Hiding(
-        retriever, corpus.records.texts, questions, depth=NUM_RETRIEVED
+        retrievers.make(name, corpus, lexical_weight=lexical_weight),
+        corpus.records.texts,
+        questions,
+        depth=NUM_RETRIEVED,
     )
     predictor = Predictor(
         corpus,

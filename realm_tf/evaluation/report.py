@@ -18,7 +18,7 @@ QUESTION_WORDS = (
     *("who", "what", "when", "where", "which"),
     *("how many", "how", "other"),
 )
-# Of right answers, and as many of wrong ones.
+# At most, of right answers and of wrong ones.
 NUM_EXAMPLES = 25
 
 _INTERVAL = "_interval"
@@ -170,9 +170,6 @@ def question_word(question: str) -> str:
 def choose_examples(lines: list[dict]) -> list[int]:
     """Right and then wrong answers, spread evenly over the file.
 
-    Each kind is divided into `NUM_EXAMPLES` equal parts; the middle line of each
-    is chosen, so that the same file shows the same examples.
-
     Args:
         lines: list of dict. With `exact_match`.
 
@@ -186,11 +183,7 @@ def choose_examples(lines: list[dict]) -> list[int]:
             for row, line in enumerate(lines)
             if bool(line["exact_match"]) == is_right
         ]
-        count = min(NUM_EXAMPLES, len(kind))
-        chosen += [
-            kind[(2 * part + 1) * len(kind) // (2 * count)]
-            for part in range(count)
-        ]
+        chosen += kind[:: -(-len(kind) // NUM_EXAMPLES) or 1]
     return chosen
 
 

@@ -56,21 +56,6 @@ def test_equal_to_asking_every_block(seed):
         assert len(set(expected)) == (2 if part else 1)
 
 
-def test_answers_of_several_questions():
-    questions = [
-        Question("a", ("Rome", "the Nile")),
-        Question("b", ("rome",)),
-        Question("c", ("Rome of",)),
-        Question("d", ("ro.e",), "regex"),
-        Question("e", ("ro.e", "nile"), "regex"),
-        Question("f", ("ro.e",)),
-        Question("g", ()),
-    ]
-    assert _find(questions, ["Jerome", "It is Rome."]) == [
-        *(True, True, False, True, True, False, False)
-    ]
-
-
 def test_texts_are_read_until_all_is_found():
     read = []
     texts = iter(["Oslo", "Rome", "never read"])

@@ -16,7 +16,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
-from realm_tf.answering.predict import Predictor
 from realm_tf.serving.client import to_answers
 from realm_tf.serving.servable import SavedModelServable
 
@@ -221,30 +220,6 @@ def test_an_empty_question_has_no_answer(ask, question):
     assert set(outputs["nbest_answer"][0]) == {b""}
     assert outputs["block_id"][1] >= 0 and outputs["answer"][1] != b""
     assert set(ask([question], "retrieve")["block_id"][0]) == {-1}
-
-
-def test_no_string_is_an_error(ask):
-    strings = ["fire " * 4000, "x" * 10_000, b"\xff\xfe broken", "🧑‍🚀"]
-    outputs = ask(strings)
-    # Cut, and otherwise the same question.
-    np.testing.assert_array_equal(
-        outputs["answer"][0], ask(["fire " * 62])["answer"][0]
-    )
-
-
-def test_retrieve_is_the_index(ask, corpus):
-    question = "What flows to Egypt?"
-    (wanted,) = Predictor(corpus).predict([question])
-    found = ask([question], "retrieve")
-    assert found["block_id"][0].tolist() == wanted.retrieved
-    for name in ("title", "text", "url"):
-        values = getattr(corpus.records, f"{name}s")
-        assert _decode(found[name][0]) == [values[b] for b in wanted.retrieved]
-    query = ask([question], "embed_query")["embedding"][0]
-    table = np.asarray(corpus.index.embeddings)
-    np.testing.assert_allclose(
-        found["score"][0], table[wanted.retrieved] @ query, atol=1e-5
-    )
 
 
 def test_calls_at_once_are_as_one_after_the_other(exported, version, asked):
