@@ -138,13 +138,11 @@ class Runtime:
         """
         if self._states is None:
             return None
-        reason = "what is served is being unloaded."
         try:
             state = self._states.read(directory)
         except (tf.errors.OpError, RuntimeError) as error:
-            if self._open:
-                # Without the places in Python where the graph was made.
-                reason, *_ = str(error.__context__ or error).splitlines()
+            # Without the places in Python where the graph was made.
+            reason, *_ = str(error.__context__ or error).splitlines()
             raise LoadError(
                 f"The SavedModel {directory} does not load: its {VARIABLES} "
                 f"cannot be read: {reason}"
@@ -153,7 +151,10 @@ class Runtime:
             if self._open:
                 self._open.add(state)
                 return state
-        raise LoadError(f"The SavedModel {directory} does not load: {reason}")
+        raise LoadError(
+            f"The SavedModel {directory} does not load: what is served is "
+            "being unloaded."
+        )
 
     def run(
         self,

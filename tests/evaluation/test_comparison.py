@@ -42,18 +42,11 @@ def make_lines(quality, seed):
     return lines
 
 
-def write(directory, lines, *, questions="of these", **metrics):
+def write(directory, lines, *, questions="of these"):
     """An evaluation directory."""
-    scores = [
-        {
-            name: line[name]
-            for name in ("exact_match", "f1", "answer_recall@5")
-            + ("gold_recall@1",)
-            if name in line
-        }
-        for line in lines
-    ]
-    metrics = {**summarize(scores), **metrics}
+    metrics = summarize(
+        [{k: v for k, v in e.items() if isinstance(v, float)} for e in lines]
+    )
     with artifact.write(
         str(directory),
         kind="evaluation",
@@ -68,13 +61,9 @@ def write(directory, lines, *, questions="of these", **metrics):
     return str(directory)
 
 
-def compare(evaluations, output, **arguments):
+def compare(evaluations, output):
     """The content of a comparison."""
-    return (
-        Compare(evaluations=evaluations, output=output, **arguments)
-        .run()
-        .content
-    )
+    return Compare(evaluations=evaluations, output=output).run().content
 
 
 @pytest.fixture
@@ -180,10 +169,10 @@ def test_directories_of_the_same_name_are_told_apart(tmp_path):
     assert list(again["systems"]) == ["evaluation"]
 
 
-def _refused(directories, tmp_path, match, **arguments):
+def _refused(directories, tmp_path, match):
     output = tmp_path / "comparison"
     with pytest.raises(InputError, match=match):
-        compare(directories, str(output), **arguments)
+        compare(directories, str(output))
     assert not output.exists()
 
 

@@ -1,6 +1,7 @@
 """The page of an evaluation shows its numbers, and nothing is executed."""
 
 import math
+import random
 
 import html_reader
 import pytest
@@ -12,6 +13,55 @@ from realm_tf.evaluation import report
 NASTY = '</p><script>alert("x")</script><img src=x onerror=y>&amp;\x00\ud800'
 # The same, as a browser shows it.
 SHOWN = NASTY.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
+
+
+_WORDS = ("Who", "What", "When", "Where", "Which", "How many", "How", "Name")
+
+
+def make_lines(number):
+    rng = random.Random(0)
+    lines = []
+    for row in range(number):
+        # Of two decimals: some confidences are the same.
+        confidence = round(rng.random(), 2)
+        is_right = rng.random() < 0.2 + 0.6 * confidence
+        answer = " ".join(["word"] * rng.randrange(1, 8))
+        text = f"🚢 Before {answer} after {row}."
+        start = text.index(answer)
+        lines.append(
+            {
+                "question": f"{rng.choice(_WORDS)} is number {row}?",
+                "answer": [answer] if is_right else ["other"],
+                "prediction": answer,
+                "score": 1.5,
+                "confidence": confidence,
+                "block_id": row,
+                "title": f"Title {row}",
+                "text": text,
+                "url": f"https://example.org/{row}",
+                "start": start,
+                "limit": start + len(answer),
+                "retrieved": [row, row + 1],
+                "candidates": [
+                    {
+                        "block_id": row + away,
+                        "log_prob": math.log(share),
+                        "answer": said,
+                        "score": 1.0 - away,
+                    }
+                    for away, share, said in (
+                        (0, 0.75, answer),
+                        (1, 0.25, "other"),
+                    )
+                ],
+                "exact_match": float(is_right),
+                "f1": float(is_right),
+                "answer_recall@1": 0.0,
+                "answer_rank": rng.choice([None, *range(1, 31)]),
+                "num_ranked": 30,
+            }
+        )
+    return lines
 
 
 def write(tmp_path, lines, **changed):
@@ -35,7 +85,7 @@ def write(tmp_path, lines, **changed):
     return html_reader.read(path)
 
 
-def test_the_page_shows_the_numbers(tmp_path, make_lines):
+def test_the_page_shows_the_numbers(tmp_path):
     lines = make_lines(120)
     metrics = bootstrap.summarize(
         [{"exact_match": e["exact_match"], "f1": e["f1"]} for e in lines]
@@ -60,7 +110,7 @@ def test_the_page_shows_the_numbers(tmp_path, make_lines):
     ]
 
 
-def test_the_page_shows_examples_with_their_evidence(tmp_path, make_lines):
+def test_the_page_shows_examples_with_their_evidence(tmp_path):
     lines = make_lines(80)
     found, _ = write(tmp_path, lines)
     shown = [lines[row] for row in report.choose_examples(lines)]
@@ -99,7 +149,7 @@ def test_the_page_shows_examples_with_their_evidence(tmp_path, make_lines):
     assert links == [line["url"] for line in shown]
 
 
-def test_a_report_of_answers_without_blocks(tmp_path, make_lines):
+def test_a_report_of_answers_without_blocks(tmp_path):
     lines = make_lines(9)
     for line in lines:
         for name in ("answer_rank", "num_ranked"):
@@ -113,7 +163,7 @@ def test_a_report_of_answers_without_blocks(tmp_path, make_lines):
     assert "(no answer)" in content and ">Recall<" not in content
 
 
-def test_what_came_from_elsewhere_is_text(tmp_path, make_lines):
+def test_what_came_from_elsewhere_is_text(tmp_path):
     lines = make_lines(6)
     for line in lines:
         line.update(
@@ -149,9 +199,7 @@ def test_what_came_from_elsewhere_is_text(tmp_path, make_lines):
     )
 
 
-def test_a_candidate_is_right_by_the_rules_of_its_language(
-    tmp_path, make_lines
-):
+def test_a_candidate_is_right_by_the_rules_of_its_language(tmp_path):
     lines = make_lines(1)
     for candidate in lines[0]["candidates"]:
         candidate["answer"] = "die Stadt"
@@ -163,7 +211,7 @@ def test_a_candidate_is_right_by_the_rules_of_its_language(
     assert all("right" in row for row in found.tables[-2][1:])
 
 
-def test_the_recall_curve_by_counting(make_lines):
+def test_the_recall_curve_by_counting():
     lines = make_lines(57)
     # An empty question, and one without a ranking.
     lines[4].update(answer_rank=None, num_ranked=0)
@@ -198,7 +246,7 @@ def test_question_words(question, word):
     assert report.question_word(question) == word
 
 
-def test_groups_by_counting(make_lines):
+def test_groups_by_counting():
     lines = make_lines(83)
     found = report.by_question_word(lines)
     # "Name" is no question word.

@@ -1,14 +1,10 @@
-"""Filters in a graph, against plain Python."""
+"""Filters in a graph."""
 
-import operator
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
 
 from realm_tf.export.field_table import FieldTable
 
@@ -29,12 +25,6 @@ FIELDS = [
     {"language": ["fr"], "pages": ["-1.5"]},
     {},
 ]
-SIGNS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 @pytest.fixture(scope="module")
@@ -140,50 +130,3 @@ def test_without_a_value(table):
 
 def _allowed_of(table, *filters):
     return table.allowed(tf.constant(filters)).numpy().tolist()
-
-
-@st.composite
-def _conditions(draw):
-    name = draw(st.sampled_from(["x", "tags"]))
-    if name == "x" and draw(st.booleans()):
-        sign = draw(st.sampled_from(sorted(SIGNS)))
-        return name, sign, [str(draw(st.integers(0, 4)))]
-    sign = draw(st.sampled_from(["=", "!="]))
-    values = st.integers(0, 4).map(str)
-    return name, sign, draw(st.lists(values, min_size=1, max_size=3))
-
-
-def _holds(fields, condition):
-    name, sign, values = condition
-    own = fields.get(name, [])
-    if sign in SIGNS:
-        return bool(own) and SIGNS[sign](float(own[0]), float(values[0]))
-    return bool(set(own) & set(values)) == (sign == "=")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "x": st.integers(0, 4).map(lambda n: [str(n)]),
-                "tags": st.lists(
-                    st.integers(0, 4).map(str), unique=True, max_size=3
-                ),
-            },
-        ),
-        min_size=1,
-        max_size=6,
-    ),
-    st.lists(_conditions(), max_size=3),
-)
-def test_any_filter_equals_plain_python(fields, conditions):
-    # A field of numbers is one if there is any.
-    fields = [*fields, {"x": ["0"]}]
-    table = FieldTable(["x", "tags"], fields, num_rows=len(fields) + 1)
-    text = ";".join(
-        f"{name}{sign}{'|'.join(values)}" for name, sign, values in conditions
-    )
-    wanted = [all(_holds(each, c) for c in conditions) for each in fields]
-    assert _allowed_of(table, text)[0][:-1] == wanted
