@@ -181,16 +181,12 @@ def _logistic(features, correct, weights):
     signs = np.where(correct, 1.0, -1.0)
 
     def loss(parameters):
-        margins = signs * (rows @ parameters)
-        wrong = scipy.special.expit(-margins)
-        gradient = -(weights * signs * wrong) @ rows
-        gradient[1:] += 2 * _PENALTY * parameters[1:]
-        value = weights @ np.logaddexp(0, -margins)
-        return value + _PENALTY * parameters[1:] @ parameters[1:], gradient
+        wrong = np.logaddexp(0, -signs * (rows @ parameters))
+        return weights @ wrong + _PENALTY * parameters[1:] @ parameters[1:]
 
     # The bias of all right or all wrong would be infinite.
     bounds = [(-10, 10), (0, None), (0, None)]
-    found = scipy.optimize.minimize(loss, np.zeros(3), jac=True, bounds=bounds)
+    found = scipy.optimize.minimize(loss, np.zeros(3), bounds=bounds)
     slopes = found.x[1:] / scale
     return found.x[0] - slopes @ mean, *slopes
 
