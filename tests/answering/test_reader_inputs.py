@@ -1,4 +1,4 @@
-"""Readers that read titles, on the tiny world."""
+"""What a reader reads of a question and a block, on the tiny world."""
 
 import numpy as np
 import pytest
@@ -56,17 +56,47 @@ def test_the_title_comes_between_question_and_body(corpus, monkeypatch):
         ]
 
 
+@pytest.mark.parametrize("reads_titles", [False, True])
+def test_the_end_of_a_long_block_is_not_read(corpus, reads_titles):
+    if reads_titles:
+        corpus.read_titles()
+    tokenizer = corpus.loaded.tokenizer
+    queries = [query_wordpieces(each, tokenizer) for each in QUESTIONS]
+    asked = pack_queries(queries, tokenizer.pad_id)
+    read_ids = np.array([[3, 0], [7, 3]], "int32")
+    whole = corpus.retrieve_and_read().reading.join(asked, read_ids)
+    lengths = np.asarray(whole["padding_mask"]).sum(axis=1)
+    limit = int(lengths.max()) - 2
+    corpus.loaded.model.reader.max_joint_length = limit
+    found = corpus.retrieve_and_read().reading.join(asked, read_ids)
+    assert (lengths > limit).any() and (lengths < limit).any()
+    for row, length in enumerate(lengths.tolist()):
+        kept = min(length, limit)
+        token_ids, mask = (
+            np.asarray(found[name])[row]
+            for name in ("token_ids", "padding_mask")
+        )
+        assert mask.sum() == kept
+        expected = np.asarray(whole["token_ids"])[row][: kept - 1].tolist()
+        assert token_ids[:kept].tolist() == [*expected, tokenizer.sep_id]
+
+
+@pytest.mark.parametrize("option", ["reads_titles", "max_joint_length"])
 def test_a_model_keeps_to_it(
-    corpus, tmp_path, blocks_dir, brute_force_index_dir
+    corpus, tmp_path, blocks_dir, brute_force_index_dir, option
 ):
     without = Predictor(corpus).predict(QUESTIONS)
-    corpus.read_titles()
+    if option == "reads_titles":
+        corpus.read_titles()
+    else:
+        corpus.loaded.model.reader.max_joint_length = 12
     found = Predictor(corpus).predict(QUESTIONS)
     assert [p.score for p in found] != [p.score for p in without]
     path = str(tmp_path / "model")
     model_directory.save(corpus.loaded, path)
     again = Corpus.load(path, blocks_dir, brute_force_index_dir)
-    assert again.loaded.model.reader.reads_titles
+    reader = corpus.loaded.model.reader
+    assert getattr(again.loaded.model.reader, option) == getattr(reader, option)
     for one, other in zip(
         found, Predictor(again).predict(QUESTIONS), strict=True
     ):
