@@ -31,9 +31,8 @@ class Page:
                 assert name != "src" and not name.startswith("on")
                 assert name != "xlink:href" or value.startswith("#")
         for name, found in self.texts.items():
-            num_closed = len(
-                re.findall(rf"</{name}>|<{name}\b[^>]*/>", content)
-            )
+            closed = rf"</{name}>|<{name}\b[^>]*/>"
+            num_closed = len(re.findall(closed, content, re.IGNORECASE))
             assert name in _VOID or num_closed == len(found), name
         self.tables = [
             [
