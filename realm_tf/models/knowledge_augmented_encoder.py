@@ -76,7 +76,8 @@ class MaskedLmModel(keras.Model):
     `mask_positions`, `mask_ids` and `mask_weights`, and what
     `data.masked_lm_warm_up` adds: `block_token_ids` `(batch_size, block_length)`,
     `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
-    `(batch_size,)`. The output is a float32 tensor `(batch_size, max_masked, vocabulary_size)`.
+    `(batch_size,)`. Without these all read the null block. The output is a
+    float32 tensor `(batch_size, max_masked, vocabulary_size)`.
 
     Metrics: `accuracy_KIND` for each kind of block, over wordpieces that are
     not visible in the query; 0 where there are none.
@@ -85,7 +86,8 @@ class MaskedLmModel(keras.Model):
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
         sep_id: int. Id of [SEP].
         block_kinds: tuple of str. Names of the values of `block_kind`, from
-            0, such as `data.masked_lm_warm_up.KINDS`.
+            0, such as `data.masked_lm_warm_up.KINDS`. Defaults to the null
+            block alone.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class MaskedLmModel(keras.Model):
         knowledge_augmented_encoder,
         *,
         sep_id,
-        block_kinds,
+        block_kinds=("null_block",),
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -105,11 +107,13 @@ class MaskedLmModel(keras.Model):
 
     def call(self, inputs, training=False):
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
+        token_ids = inputs["token_ids"]
+        no_body = ops.zeros_like(token_ids[:, :1])
         joined = self.join_bert(
-            inputs["token_ids"],
+            token_ids,
             inputs["padding_mask"],
-            inputs["block_token_ids"][:, None],
-            inputs["block_lengths"][:, None],
+            inputs.get("block_token_ids", no_body)[:, None],
+            inputs.get("block_lengths", no_body[:, 0])[:, None],
             inputs["mask_positions"],
         )
         return self.knowledge_augmented_encoder(
@@ -136,8 +140,8 @@ class MaskedLmModel(keras.Model):
         correct = ops.equal(
             ops.cast(ops.argmax(logits, axis=-1), "int32"), mask_ids
         )
+        kinds = x.get("block_kind", ops.zeros_like(mask_ids[:, 0]))
         for kind, tracker in enumerate(self._trackers):
             # (b, 1)
-            of_kind = ops.equal(x["block_kind"], kind)[:, None]
-            of_kind = ops.cast(of_kind, "float32")
+            of_kind = ops.cast(ops.equal(kinds, kind), "float32")[:, None]
             tracker.update_state(correct, sample_weight=weights * of_kind)
