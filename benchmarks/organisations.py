@@ -71,8 +71,9 @@ def main(
     measured = over.read(over.questions["dev"])
     if corpus:
         measured["model"] = learn(over, questions)
+    ranking = measured.pop("ranking")
     evaluation = over.add(
-        realm.Evaluate, "evaluation-dev", **measured, retriever="file"
+        realm.Evaluate, "evaluation-dev", **measured, retriever=ranking
     )
     over.graph.run()
     return evaluation.metrics
