@@ -275,7 +275,7 @@ def test_a_checkpoint_of_the_model_garden(tmp_path):
     [
         ("--from hf", "--from hf needs --source"),
         ("--from hf --source {golden}/../hf_realm/embedder", "realm import hf"),
-        ("--from hf --source google/bert", "write hf://google/bert."),
+        ("--from hf --source google/bert", "hf://OWNER/NAME."),
         ("--from tf1 --source hf://google/bert", "on a local disk"),
         ("--from tf1 --source {tmp}", "no part of a REALM or BERT"),
         ("--from tf1 --source {tmp}/none", "none.index is missing"),
