@@ -29,17 +29,8 @@ _FRONT_MATTER = re.compile(
 _TAG = re.compile(r"<([a-z][\w-]*)[^<>]*>", re.I)
 # HTML needs no closing tag of these.
 _UNCLOSED = (
-    "br",
-    "hr",
-    "img",
-    "input",
-    "p",
-    "li",
-    "dd",
-    "dt",
-    "td",
-    "th",
-    "tr",
+    *("br", "hr", "img", "input", "p", "li"),
+    *("dd", "dt", "td", "th", "tr"),
 )
 # An item of a list in plain text.
 _ITEM = re.compile(r"(?:[-*\u2022\u2013]|\d{1,3}[.)])\s+\S")

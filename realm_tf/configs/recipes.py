@@ -220,24 +220,6 @@ class Recipe(Group):
         return self.replace(**changes)
 
 
-def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
-    """A recipe by name, with `name=value` changes.
-
-    Args:
-        recipes: dict. Name to `Recipe`.
-        name: str. A key of `recipes`.
-        overrides: list of str; see `Recipe.parse`.
-
-    Raises:
-        InputError: if a name is unknown or a value is wrong.
-    """
-    if name not in recipes:
-        raise InputError(
-            f"--recipe must be one of {', '.join(recipes)}. Received: {name}"
-        )
-    return recipes[name].parse(overrides)
-
-
 def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
     """The options of a command that make a recipe: `--recipe` and `--set`.
 

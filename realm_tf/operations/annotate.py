@@ -14,8 +14,6 @@ from realm_tf.tagging import taggers
 # loses, and what the workers share out (our choice).
 PASSAGES_PER_SHARD = 5_000
 
-_NUM_SAMPLES = 3
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Annotate(Computing):
@@ -117,8 +115,5 @@ class Annotate(Computing):
         return self.result
 
     def report(self, result: Passages) -> str:
-        from realm_tf.tagging.page import sample_sentences
-
-        samples = sample_sentences(self.output, num_sentences=_NUM_SAMPLES)
         last = f"{result.num_passages:,} passages in {self.output}"
-        return "\n\n".join([count_lines(result.counts), *samples, last])
+        return f"{count_lines(result.counts)}\n\n{last}"

@@ -11,7 +11,6 @@ from realm_tf.artifacts import objects
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.live_corpus import LiveCorpus
-from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 
@@ -21,7 +20,6 @@ class Inspect(Operation):
     """Prints what a directory holds: kind, counts, what it was made from.
 
     realm inspect DIR
-    realm inspect DIR --block 17           one block of a blocks directory
     realm inspect DIR --html spans.html    a page with the salient spans
                                            marked
     realm inspect DIR ... --plot runs.png  curves of pre-training or
@@ -34,8 +32,6 @@ class Inspect(Operation):
 
     directories: tyro.conf.Positional[tuple[str, ...]]
     """what a command of realm wrote; several only with --plot"""
-    block: int | None = None
-    """print this block, too"""
     html: str | None = None
     """write a page of 200 annotated passages with their spans marked"""
     plot: str | None = None
@@ -49,11 +45,11 @@ class Inspect(Operation):
             The object of the directory's class; `None` with `plot`.
 
         Raises:
-            InputError: if no command finished writing it, it holds no such
-                block or no log, or a file cannot be written.
+            InputError: if no command finished writing it, it holds no
+                log, or a file cannot be written.
         """
         if self.plot is not None:
-            self.refuse_given(("block", "html"), "--plot")
+            self.refuse_given(("html",), "--plot")
             self._plot()
             return None
         if len(self.directories) != 1:
@@ -96,17 +92,6 @@ class Inspect(Operation):
             return self.plot
         metadata = json.dumps(result.metadata, indent=2, ensure_ascii=False)
         lines = [repr(result), metadata]
-        if self.block is not None:
-            block = self._read_block(Blocks(result.path))
-            lines.append(f"\n{block.title}  {block.url}\n{block.text}")
         if self.html is not None:
             lines.append(f"\n{self.html}: open it in a browser")
         return "\n".join(lines)
-
-    def _read_block(self, blocks):
-        if not 0 <= self.block < blocks.num_blocks:
-            raise InputError(
-                f"{blocks} holds the blocks 0 to {blocks.num_blocks - 1}. "
-                f"Received: --block {self.block}"
-            )
-        return next(blocks.read(self.block, self.block + 1))

@@ -88,7 +88,7 @@ class Plan(Operation):
         """The recipe, with `set`; `None` for an index or an export."""
         if self.what != "pretrain":
             return None
-        return recipes.get_recipe(pretrain.RECIPES, self.recipe, self.set)
+        return pretrain.RECIPES[self.recipe].parse(self.set)
 
     def run(self):
         """Adds it up.

@@ -50,7 +50,7 @@ class RecipeOperation(Operation):
     @functools.cached_property
     def settings(self) -> recipes.Recipe:
         """The numbers to train with: the recipe, with `set`."""
-        return recipes.get_recipe(self.recipes, self.recipe, self.set)
+        return self.recipes[self.recipe].parse(self.set)
 
     def parameters(self) -> dict:
         return self.settings.flat()

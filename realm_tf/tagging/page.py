@@ -1,6 +1,5 @@
-"""Salient spans shown to people: a page of passages, sentences as text."""
+"""A page that shows people the salient spans of passages."""
 
-import bisect
 import collections
 from collections.abc import Iterator
 
@@ -11,8 +10,6 @@ from realm_tf.artifacts.objects import Passages
 # Neighbouring labels get hues far apart: the golden angle, in degrees.
 _HUE_STEP = 137.508
 _FIRST_HUE = 210
-# Passages to find a few sentences with spans in.
-_NUM_LOOKED_AT = 32
 
 
 def write_page(
@@ -59,8 +56,7 @@ def write_page(
             for number, label in enumerate(sorted(total))
         },
         passages=[
-            (number, passage, _pieces(passage, 0, len(passage.text.encode())))
-            for number, passage in found
+            (number, passage, _pieces(passage)) for number, passage in found
         ],
     )
 
@@ -92,52 +88,17 @@ def sample_passages(
         yield place, passage
 
 
-def sample_sentences(annotated_dir: str, *, num_sentences: int) -> list[str]:
-    """A few sentences with their spans marked as `[text|label]`.
-
-    Args:
-        annotated_dir: str. Output of `realm annotate`.
-        num_sentences: int. At most this many, of different passages.
-
-    Returns:
-        list of str.
-    """
-    passages = sample_passages(annotated_dir, num_passages=_NUM_LOOKED_AT)
-    found = [passage for _, passage in passages if passage.span_label]
-    count = min(num_sentences, len(found))
-    return [
-        _marked_sentence(found[number * len(found) // count])
-        for number in range(count)
-    ]
-
-
-def _marked_sentence(passage):
-    """The sentence of the first span."""
-    number = bisect.bisect(
-        passage.sentence_byte_start, passage.span_byte_start[0]
-    )
-    return "".join(
-        text if label is None else f"[{text}|{label}]"
-        for text, label in _pieces(
-            passage,
-            passage.sentence_byte_start[number - 1],
-            passage.sentence_byte_limit[number - 1],
-        )
-    )
-
-
-def _pieces(passage, start, limit):
-    """The text from byte to byte as (text, label); `None` between spans."""
+def _pieces(passage):
+    """The text as (text, label); the label is `None` between spans."""
     content = passage.text.encode("utf-8")
-    place = start
-    for span_start, span_limit, label in zip(
+    place = 0
+    for start, limit, label in zip(
         passage.span_byte_start,
         passage.span_byte_limit,
         passage.span_label,
         strict=True,
     ):
-        if start <= span_start and span_limit <= limit:
-            yield content[place:span_start].decode("utf-8"), None
-            yield content[span_start:span_limit].decode("utf-8"), label
-            place = span_limit
-    yield content[place:limit].decode("utf-8"), None
+        yield content[place:start].decode("utf-8"), None
+        yield content[start:limit].decode("utf-8"), label
+        place = limit
+    yield content[place:].decode("utf-8"), None

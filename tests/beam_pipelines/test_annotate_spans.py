@@ -1,7 +1,6 @@
 import collections
 import glob
 import os
-import re
 import shutil
 
 import pytest
@@ -190,9 +189,7 @@ def test_wrong_arguments_are_named(tmp_path, blocks, arguments, reason):
     assert not os.listdir(tmp_path)
 
 
-def test_the_command_prints_counters_and_sentences(
-    tmp_path, blocks, monkeypatch, capsys
-):
+def test_the_command_prints_counters(tmp_path, blocks, monkeypatch, capsys):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1)
     monkeypatch.setattr(annotate_spans, "BLOCKS_PER_CALL", 2)
     output = str(tmp_path / "out")
@@ -200,14 +197,10 @@ def test_the_command_prints_counters_and_sentences(
     arguments += " --passages-per-shard 4"
     assert cli.main(["annotate", *arguments.split()]) == 0
     printed = capsys.readouterr()
-    counters, *sentences, last = printed.out.strip().split("\n\n")
+    counters, last = printed.out.strip().split("\n\n")
     counts = dict(line.split() for line in counters.split("\n"))
     assert counts["passages"] == "7"
     assert counts["passages_without_span"] == "1"
-    assert len(sentences) == 3
-    for sentence in sentences:
-        assert re.sub(r"\[([^|\]]+)\|\w+\]", r"\1", sentence) in TEXTS
-        assert "|" in sentence
     assert last == f"7 passages in {output}"
     lines = [
         line

@@ -7,7 +7,6 @@ from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
-from realm_tf.configs import recipes
 from realm_tf.configs import tagger
 from realm_tf.configs.recipes import Optimizer
 from realm_tf.configs.recipes import nearest
@@ -25,7 +24,7 @@ RECIPES = [
 
 @pytest.mark.parametrize("configs, name", RECIPES)
 def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
-    recipe = recipes.get_recipe(configs.RECIPES, name)
+    recipe = configs.RECIPES[name]
     flat = recipe.flat()
     # JSON values, as metadata.json holds them.
     assert {type(value) for value in flat.values()} <= {int, float, bool, str}
@@ -145,11 +144,6 @@ def test_an_override_that_is_wrong_is_named(configs, overrides, reason):
 def test_a_wrong_value_from_python_is_named(changes, reason):
     with pytest.raises(InputError, match=reason):
         finetune.RECIPES["tiny"].replace(**changes)
-
-
-def test_an_unknown_recipe_is_named():
-    with pytest.raises(InputError, match="orqa, .*tiny.* Received: huge"):
-        recipes.get_recipe(finetune.RECIPES, "huge")
 
 
 def test_a_recipe_is_named_by_what_it_is_nearest_to():

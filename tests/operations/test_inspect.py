@@ -45,20 +45,6 @@ def test_every_kind_says_what_it_is(fixture, kind, request):
     assert len(found.fingerprint) == 16
 
 
-def test_it_prints_a_block(blocks_dir, capsys):
-    _run(blocks_dir, "--block", 8)
-    # Of the second shard.
-    assert capsys.readouterr().out.endswith(
-        "\nNile  https://example.org/nile\nThe water of the Nile is brown.\n"
-    )
-
-
-@pytest.mark.parametrize("block_id", [-1, 11])
-def test_a_block_that_is_not_there(blocks_dir, block_id):
-    with pytest.raises(InputError, match=f"0 to 10.*--block {block_id}"):
-        _run(blocks_dir, "--block", block_id)
-
-
 def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     annotated, page = str(tmp_path / "annotated"), tmp_path / "spans.html"
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
@@ -125,8 +111,8 @@ def test_what_cannot_be_plotted(blocks_dir, tmp_path):
     plot = tmp_path / "runs.png"
     with pytest.raises(InputError, match="holds no log.jsonl"):
         _run(blocks_dir, "--plot", plot)
-    with pytest.raises(InputError, match="--block is not for --plot"):
-        _run(blocks_dir, "--plot", plot, "--block", 1)
+    with pytest.raises(InputError, match="--html is not for --plot"):
+        _run(blocks_dir, "--plot", plot, "--html", "x.html")
     with pytest.raises(InputError, match="one directory .* Received: none"):
         _run()
     with pytest.raises(InputError, match="Expected one directory"):

@@ -139,25 +139,6 @@ def test_passages_are_spread_evenly(tmp_path):
         assert found == list(enumerate(passages))
 
 
-def test_sentences_with_their_spans(tmp_path):
-    passages = [
-        passage(0, "No."),
-        passage(
-            1,
-            "🚢 Hm. Über 日本 in 1869. In 1870.",
-            *(("日本", "LOC"), ("1869", "DATE"), ("1870", "DATE")),
-            sentences=["🚢 Hm.", "Über 日本 in 1869.", "In 1870."],
-        ),
-        passage(2, "Ada came.", ("Ada", "PER")),
-    ]
-    directory = write(tmp_path / "annotated", passages, rows_per_shard=1)
-    assert page.sample_sentences(directory, num_sentences=3) == [
-        "Über [日本|LOC] in [1869|DATE].",
-        "[Ada|PER] came.",
-    ]
-    assert len(page.sample_sentences(directory, num_sentences=1)) == 1
-
-
 def test_what_is_wrong_is_named(tmp_path):
     directory = write(tmp_path / "annotated", PASSAGES)
     path = str(tmp_path / "page.html")
