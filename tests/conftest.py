@@ -8,7 +8,6 @@ session: tests read them and write only under `tmp_path`.
 import json
 import os
 import pathlib
-import re
 import sys
 
 import numpy as np
@@ -17,9 +16,6 @@ import stub_hub
 from ram_paths import add_ram_paths
 from xdist.scheduler import LoadFileScheduling
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import record_files
-from realm_tf.artifacts import schema
 from realm_tf.text.tokenizer import Tokenizer
 
 add_ram_paths()
@@ -244,49 +240,6 @@ def scann_index_dir(tmp_path_factory, embeddings_dir):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("ScaNN's op needs the TensorFlow backend")
     return _build_index(tmp_path_factory, embeddings_dir, "scann")
-
-
-def mark_passage(*sentences, block_id=0, title="Title"):
-    """A passage of sentences in which `<...>` marks the salient spans."""
-    passage = schema.AnnotatedPassage(block_id=block_id, title=title, text="")
-    for sentence in sentences:
-        if passage.sentence_byte_start:
-            passage.text += " "
-        passage.sentence_byte_start.append(len(passage.text.encode()))
-        for piece in re.split("([<>])", sentence):
-            place = len(passage.text.encode())
-            if piece == "<":
-                passage.span_byte_start.append(place)
-                passage.span_label.append("name")
-            elif piece == ">":
-                passage.span_byte_limit.append(place)
-            else:
-                passage.text += piece
-        passage.sentence_byte_limit.append(len(passage.text.encode()))
-    return passage
-
-
-def write_annotated(directory, passages):
-    """A directory as `realm annotate` leaves it, of two shards."""
-    with artifact.write(str(directory), kind="annotated") as stage:
-        half = len(passages) // 2
-        for number, part in enumerate([passages[:half], passages[half:]]):
-            path = stage.path(f"annotated-{number:05d}.arrow")
-            record_files.write_rows(path, schema.AnnotatedPassage, part)
-        stage.metadata["num_passages"] = len(passages)
-        stage.metadata["shard_rows"] = [half, len(passages) - half]
-        stage.metadata["fingerprint"] = "abc"
-    return str(directory)
-
-
-@pytest.fixture(name="mark_passage")
-def _mark_passage():
-    return mark_passage
-
-
-@pytest.fixture(name="write_annotated")
-def _write_annotated():
-    return write_annotated
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,11 @@
 
 import pytest
 import row_questions
+from annotated_passages import passage
 
 from realm_tf.answering.recall import gold_blocks
 from realm_tf.articles import table_rows
 from realm_tf.artifacts import question_files
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
@@ -20,21 +20,9 @@ REPAIRS = [
 ]
 
 
-def passage(title, *sentences):
-    starts, limits, text = [], [], ""
-    for sentence in sentences:
-        starts.append(len(text.encode()))
-        text += sentence
-        limits.append(len(text.encode()))
-        text += " "
-    return schema.AnnotatedPassage(
-        0, title, text.strip(), starts, limits, [], [], []
-    )
-
-
 def prices(title="Prices"):
     lines = table_rows.table_lines(HEADERS, REPAIRS)
-    return passage(title, "Kettles: we mend them at any age.", *lines)
+    return passage("Kettles: we mend them at any age.", *lines, title=title)
 
 
 def questions(*passages, num_questions=1000, seed=0):
@@ -78,7 +66,7 @@ def test_a_cell_is_asked_for_by_one_that_tells_its_row():
 
 def test_rows_of_one_cell_and_sentences_ask_nothing():
     assert not asked(
-        passage("Oslo", "Founded: 1040.", "It said: no; they went away.", "A.")
+        passage("Founded: 1040.", "It said: no; they went away.", "A.")
     )
 
 
@@ -88,9 +76,9 @@ def test_what_is_no_answer(answer):
         ["Name", "Post"], [["Jorunn Haaland", answer]]
     )
     # Who it is can be asked, by seven words; not what comes after.
-    assert {each["answer"][0] for each in asked(passage("Staff", line))} <= {
-        "Jorunn Haaland"
-    }
+    assert {
+        each["answer"][0] for each in asked(passage(line, title="Staff"))
+    } <= {"Jorunn Haaland"}
 
 
 def test_the_draw():

@@ -1,9 +1,10 @@
 import re
 
 import pytest
+from annotated_passages import passage
+from annotated_passages import write_annotated
 
 from realm_tf.artifacts import question_files
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.cli import main
@@ -13,7 +14,8 @@ from realm_tf.retrieval.bm25 import Bm25
 CANAL = (
     "Suez Canal",
     "It was opened by [Ismail|name] on [17 November 1869|date] after ten years "
-    "of work. It has no locks because both seas are equally high there.",
+    "of work.",
+    "It has no locks because both seas are equally high there.",
 )
 KHEDIVE = (
     "Ismail",
@@ -22,37 +24,17 @@ KHEDIVE = (
 )
 RIVER = (
     "Nile",
-    "The [Nile|name] flows north through eleven countries of "
-    "[Africa|name]. It floods.",
+    "The [Nile|name] flows north through eleven countries of [Africa|name].",
+    "It floods.",
 )
 
 
-def passage(title, marked):
-    """Of a text with `[span|label]` in it."""
-    text, spans = "", []
-    for part in re.split(r"(\[[^]]*\])", marked):
-        if part.startswith("["):
-            name, label = part[1:-1].split("|")
-            start = len(text.encode())
-            spans.append((start, start + len(name.encode()), label))
-            part = name
-        text += part
-    starts, limits, labels = zip(*spans, strict=True) if spans else ((),) * 3
-    first = text.encode().find(b". ") + 1 or len(text.encode())
-    return schema.AnnotatedPassage(
-        0,
-        title,
-        text,
-        [0, first + 1][: 1 + (first < len(text.encode()))],
-        [first, len(text.encode())][: 1 + (first < len(text.encode()))],
-        list(starts),
-        list(limits),
-        list(labels),
-    )
+def marked(title, *sentences):
+    return passage(*sentences, title=title)
 
 
 def questions(*texts, num_questions=100, seed=0):
-    passages = [passage(*each) for each in texts]
+    passages = [marked(*each) for each in texts]
     return list(
         cloze.make_cloze_questions(
             passages,
@@ -65,9 +47,7 @@ def questions(*texts, num_questions=100, seed=0):
 
 def test_a_span_is_asked_for_where_another_passage_holds_it():
     found = questions(CANAL, KHEDIVE, RIVER)
-    texts = {
-        title: passage(title, text).text for title, text in (CANAL, KHEDIVE)
-    }
+    texts = {each[0]: marked(*each).text for each in (CANAL, KHEDIVE)}
     assert sorted(each["answer"][0] for each in found) == [
         *["17 November 1869"] * 2,
         # Not that of the canal: "on 17 November" follows it in both.
@@ -103,7 +83,7 @@ def test_the_form_of_a_question():
 
 
 def test_copies_are_no_evidence():
-    copy = ("Ismail's canal", CANAL[1])
+    copy = ("Ismail's canal", *CANAL[1:])
     assert not questions(CANAL, copy)
 
 
@@ -168,9 +148,9 @@ def test_who_asks_for_persons_alone(label):
     assert "who" not in words
 
 
-def test_the_command(tmp_path, capsys, write_annotated):
+def test_the_command(tmp_path, capsys):
     corpus, output = str(tmp_path / "annotated"), str(tmp_path / "cloze")
-    passages = [passage(*each) for each in (CANAL, KHEDIVE, RIVER)]
+    passages = [marked(*each) for each in (CANAL, KHEDIVE, RIVER)]
     write_annotated(corpus, passages)
     arguments = ["questions", "--from", "cloze", "--corpus", corpus]
     arguments += ["--output", output]
@@ -183,9 +163,9 @@ def test_the_command(tmp_path, capsys, write_annotated):
     assert made.parents == {"corpus": Passages(corpus).fingerprint}
 
 
-def test_passages_that_answer_nothing(tmp_path, capsys, write_annotated):
+def test_passages_that_answer_nothing(tmp_path, capsys):
     corpus = write_annotated(
-        tmp_path / "annotated", [passage(*CANAL), passage(*RIVER)]
+        tmp_path / "annotated", [marked(*CANAL), marked(*RIVER)]
     )
     arguments = ["questions", "--from", "cloze", "--output", "cloze"]
     assert main(arguments) == 2

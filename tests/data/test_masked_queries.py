@@ -2,6 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
+from annotated_passages import mark_passage
+from annotated_passages import write_annotated
 
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masked_queries
@@ -13,7 +15,7 @@ SUBJECTS += ("City", "Capybara", "abcdefghijk")
 
 
 @pytest.fixture
-def passages(tmp_path, letters, mark_passage, write_annotated):
+def passages(tmp_path, letters):
     rows = [
         mark_passage(
             f"<{SUBJECTS[n % 10]}> was in the <city> of <{n}>.",

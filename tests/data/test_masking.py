@@ -2,6 +2,7 @@ import collections
 
 import numpy as np
 import pytest
+from annotated_passages import mark_passage
 
 from realm_tf.data import masked_queries
 from realm_tf.data.tokenized_passages import tokenize_passages
@@ -15,7 +16,7 @@ SENTENCES = (
 
 
 @pytest.fixture
-def passage(mark_passage, letters):
+def passage(letters):
     return _tokenized(mark_passage(*SENTENCES, block_id=3), letters)
 
 
@@ -99,7 +100,7 @@ def test_salient_draws_whole_spans_uniformly(passage, letters):
 
 
 @pytest.mark.parametrize("label", ["number", "CARDINAL"])
-def test_numbers_are_masked_by_choice_alone(mark_passage, letters, label):
+def test_numbers_are_masked_by_choice_alone(letters, label):
     marked = mark_passage("the <1869> and the <Capybara> in the <city>")
     marked.span_label = [label, "name", "date"]
     passage = _tokenized(marked, letters)
@@ -113,7 +114,7 @@ def test_numbers_are_masked_by_choice_alone(mark_passage, letters, label):
         assert {_text(e.mask_ids, letters) for e in draws} == expected
 
 
-def test_windows_hold_the_span_and_are_drawn_uniformly(mark_passage, letters):
+def test_windows_hold_the_span_and_are_drawn_uniformly(letters):
     words = [f"{a}{b}" for a in "abcdef" for b in "123456789"]  # 108 pieces
     sentence = " ".join([*words[:20], "<river>", *words[20:]])
     passage = _tokenized(mark_passage(sentence), letters)
@@ -151,15 +152,13 @@ def _words_of_one_piece(number):
     ("length", "masked"),
     [(1, 1), (2, 1), (9, 1), (11, 2), (20, 3), (40, 6), (65, 10), (94, 10)],
 )
-def test_fifteen_percent_but_one_to_ten(
-    mark_passage, letters, mode, length, masked
-):
+def test_fifteen_percent_but_one_to_ten(letters, mode, length, masked):
     passage = _tokenized(mark_passage(_words_of_one_piece(length)), letters)
     for example in _draws(_masker(letters, mode), passage, 30):
         assert len(example.mask_ids) == masked
 
 
-def test_uniform_masks_each_wordpiece_as_often(mark_passage, letters):
+def test_uniform_masks_each_wordpiece_as_often(letters):
     passage = _tokenized(mark_passage(_words_of_one_piece(15)), letters)
     masker = _masker(letters, "uniform", mask_rate=0.2)
     counts = np.zeros(15)
@@ -173,7 +172,7 @@ def test_uniform_masks_each_wordpiece_as_often(mark_passage, letters):
     assert pairs == pytest.approx(4000 * 14 * 6 / 210, rel=0.05)
 
 
-def test_uniform_keeps_a_share_on_demand(mark_passage, letters):
+def test_uniform_keeps_a_share_on_demand(letters):
     passage = _tokenized(mark_passage(_words_of_one_piece(94)), letters)
     masker = _masker(letters, "uniform", mask_rate=0.1, keep_rate=0.4)
     draws = _draws(masker, passage, 1000)
@@ -199,7 +198,7 @@ def test_span_lengths_are_geometric():
     assert np.mean(lengths) == pytest.approx(3.8, abs=0.05)
 
 
-def test_random_spans_are_whole_words(mark_passage, letters):
+def test_random_spans_are_whole_words(letters):
     sentence = "capybara in abc river of abcd, the " * 3
     passage = _tokenized(mark_passage(sentence.strip()), letters)
     masker = _masker(letters, "random_span")
@@ -221,7 +220,7 @@ def test_random_spans_are_whole_words(mark_passage, letters):
     assert {"capybara", "abc", "abcd", "abcd ,", "in abc"} <= runs
 
 
-def test_a_word_longer_than_the_budget_is_masked_in_part(mark_passage, letters):
+def test_a_word_longer_than_the_budget_is_masked_in_part(letters):
     passage = _tokenized(mark_passage("abcdefgh bcdefghi"), letters)
     draws = _draws(_masker(letters, "random_span"), passage, 50)
     places = {tuple(example.mask_positions.tolist()) for example in draws}

@@ -3,6 +3,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from annotated_passages import mark_passage
+from annotated_passages import write_annotated
 
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts.objects import Passages
@@ -29,7 +31,7 @@ def _words(found, span, tokenizer):
     return [tokenizer.vocabulary[i] for i in found.token_ids[span[0] : span[1]]]
 
 
-def test_byte_by_byte_the_same(mark_passage, letters):
+def test_byte_by_byte_the_same(letters):
     # The rule on bytes, over every wordpiece, as the original applies it.
     passage = mark_passage(*HARD)
     found, _ = _tokenize(passage, letters)
@@ -63,7 +65,7 @@ def test_byte_by_byte_the_same(mark_passage, letters):
     ] == expected
 
 
-def test_pieces_that_stick_out_of_a_span_are_not_in_it(mark_passage, letters):
+def test_pieces_that_stick_out_of_a_span_are_not_in_it(letters):
     # "cafe" is one wordpiece; "capy" and "##bara" are five.
     found, counts = _tokenize(
         mark_passage("the c<af>e of ca<pybar>a, ca<pybara>."), letters
@@ -78,7 +80,7 @@ def test_pieces_that_stick_out_of_a_span_are_not_in_it(mark_passage, letters):
     assert counts["spans"] == 3
 
 
-def test_what_is_left_out_is_counted(mark_passage, letters):
+def test_what_is_left_out_is_counted(letters):
     passage = mark_passage("<\u200d>", "<The> river.", "The <city>.")
     found, counts = _tokenize(passage, letters)
     assert counts == {
@@ -99,7 +101,7 @@ def test_what_is_left_out_is_counted(mark_passage, letters):
 
 
 @pytest.fixture
-def passages(mark_passage):
+def passages():
     found = [
         mark_passage(
             "<東京> was in the <Café> 👍.", "The river.", title="東京"
@@ -116,7 +118,7 @@ def passages(mark_passage):
 
 
 @pytest.fixture
-def annotated(tmp_path, passages, write_annotated):
+def annotated(tmp_path, passages):
     return write_annotated(tmp_path / "annotated", passages)
 
 
@@ -164,9 +166,7 @@ def test_spans_are_counted(annotated, letters, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("texts", [[], ["\u200d"], ["The river."]])
-def test_corpora_of_next_to_nothing(
-    tmp_path, letters, mark_passage, write_annotated, texts
-):
+def test_corpora_of_next_to_nothing(tmp_path, letters, texts):
     annotated = write_annotated(
         tmp_path / "annotated", [mark_passage(text) for text in texts]
     )

@@ -4,40 +4,13 @@ import re
 
 import html_reader
 import pytest
+from annotated_passages import passage
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import page
-
-
-def passage(number, text, *spans, title=None, sentences=None, block_id=None):
-    """A passage; spans are (text, label), places are found in bytes."""
-    content = text.encode("utf-8")
-    starts, limits = [], []
-    place = 0
-    for span, _ in spans:
-        found = span.encode("utf-8")
-        place = content.index(found, place)
-        starts.append(place)
-        place += len(found)
-        limits.append(place)
-    sentence_limits, place = [], 0
-    for sentence in sentences or [text]:
-        place += len(sentence.encode("utf-8"))
-        sentence_limits.append(place)
-        place += 1
-    return schema.AnnotatedPassage(
-        block_id=number if block_id is None else block_id,
-        title=f"Title {number}" if title is None else title,
-        text=text,
-        sentence_byte_start=[0] + [limit + 1 for limit in sentence_limits[:-1]],
-        sentence_byte_limit=sentence_limits,
-        span_byte_start=starts,
-        span_byte_limit=limits,
-        span_label=[label for _, label in spans],
-    )
 
 
 def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
@@ -71,15 +44,13 @@ def read(directory, tmp_path, **arguments):
 
 PASSAGES = [
     passage(
-        0,
-        "🚢 Über <b>Zürich</b> & 日本: é, in 1869.",
-        *(("Über", "LOC"), ("<b>Zürich</b>", "LOC"), ("日本", "A<B\"'&")),
-        *(("é", "LOC"), ("1869", "DATE")),
+        "🚢 [Über|LOC] [<b>Zürich</b>|LOC] & [日本|A<B\"'&]: [é|LOC], "
+        "in [1869|DATE].",
         title='</h2><script>alert("x")</script>',
     ),
-    passage(1, "Nothing here.", title=""),
-    passage(2, "1869, 1869 and 1869.", ("1869", "DATE"), ("1869", "DATE")),
-    passage(3, "From $x to ${y}\x00\x1b[1m", ("$x", "LOC"), block_id=-1),
+    passage("Nothing here.", block_id=1, title=""),
+    passage("[1869|DATE], [1869|DATE] and 1869.", block_id=2, title="Title 2"),
+    passage("From [$x|LOC] to ${y}\x00\x1b[1m", block_id=-1, title="Title 3"),
 ]
 
 
@@ -130,7 +101,7 @@ def test_labels_have_colours_counts_and_switches(tmp_path):
 
 
 def test_passages_are_spread_evenly(tmp_path):
-    passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(23)]
+    passages = [passage(f"In [{n}|DATE].", block_id=n) for n in range(23)]
     directory = write(tmp_path / "annotated", passages, rows_per_shard=4)
     found = list(page.sample_passages(directory, num_passages=5))
     assert found == [(n, passages[n]) for n in (0, 4, 9, 13, 18)]
