@@ -173,23 +173,19 @@ def test_another_job_is_refused_and_nothing_lost(output, other):
     assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
 
 
-def test_a_complete_directory_is_not_overwritten(output):
-    _write(output, files={"a.txt": "a"})
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_what_is_there_is_not_overwritten(output, is_complete):
+    if is_complete:
+        _write(output, files={"a.txt": "a"})
+    else:
+        Path(output).mkdir(parents=True, exist_ok=True)
+        write_text(os.path.join(output, "a.txt"), "a")
+    before = sorted(each.name for each in Path(output).iterdir())
     for resumable in (True, False):
         with pytest.raises(InputError, match="exists already"):
             _write(output, resumable=resumable)
     assert Path(os.path.join(output, "a.txt")).read_text() == "a"
-
-
-def test_the_files_of_others_are_not_removed(output):
-    Path(output).mkdir(parents=True, exist_ok=True)
-    write_text(os.path.join(output, "thesis.txt"), "years of work")
-    for resumable in (True, False):
-        with pytest.raises(InputError, match="exists already"):
-            _write(output, resumable=resumable)
-    assert sorted(each.name for each in Path(output).iterdir()) == [
-        "thesis.txt"
-    ]
+    assert sorted(each.name for each in Path(output).iterdir()) == before
 
 
 def test_a_file_in_the_way(tmp_path):

@@ -6,7 +6,6 @@ definitions differ.
 
 import pathlib
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -104,33 +103,3 @@ def test_log_probs_marginals_and_loss_are_the_peers(model, goldens):
         np.testing.assert_allclose(
             np.asarray(found), goldens[name], **TOLERANCE
         )
-
-
-@pytest.fixture
-def inputs(token_batch):
-    return {**token_batch, "mask_positions": np.array([[1, 5, 2], [1, 0, 0]])}
-
-
-def test_mixed_precision_keeps_logits_in_float32(
-    make_encoder, randomize, inputs
-):
-    mask_ids = np.array([[7, 9, 11], [13, 0, 0]])
-    model = KnowledgeAugmentedEncoder(make_encoder())
-    randomize(model, seed=1)
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        mixed = KnowledgeAugmentedEncoder(make_encoder())
-    finally:
-        keras.config.set_dtype_policy("float32")
-    mixed.set_weights(model.get_weights())
-    logits = mixed(inputs)
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-    logits = np.asarray(logits)
-    # Not rounded to the 8 bits of bfloat16 on the way either.
-    rounded = ops.cast(ops.cast(logits, "bfloat16"), "float32")
-    assert np.mean(np.asarray(rounded) == logits) < 0.1
-    np.testing.assert_allclose(
-        np.asarray(losses.masked_lm_log_probs(logits, mask_ids)),
-        np.asarray(losses.masked_lm_log_probs(model(inputs), mask_ids)),
-        atol=0.1,
-    )
