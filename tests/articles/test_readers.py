@@ -72,19 +72,9 @@ def test_mediawiki(tmp_path, version):
 
 def test_base_url(tmp_path):
     path = write(tmp_path / "dump.xml", XML)
-    rows = json_lines(
-        {"id": "1", "title": "A b", "text": "x"},
-        {"id": "2", "title": "B", "text": "x", "url": "http://own"},
-    )
-    lines = write(tmp_path / "rows.jsonl", rows)
     base = "https://wiki.example.org/w"
 
     assert read(path, base_url=base)[1].url == f"{base}/Moved"
-    assert [page.url for page in read(lines, base_url=base)] == [
-        f"{base}/A_b",
-        "http://own",
-    ]
-    assert [page.url for page in read(lines)] == ["", "http://own"]
 
 
 def test_json_lines(tmp_path):

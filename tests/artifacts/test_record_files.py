@@ -10,7 +10,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
@@ -229,17 +228,3 @@ PASSAGE = schema.AnnotatedPassage(
 def test_offsets_of_an_annotated_passage_count_bytes():
     assert PASSAGE.spans() == ["Ísland"]
     assert PASSAGE.sentences() == ["Ísland means “ice”.", "It is so."]
-
-
-def test_annotated_passages_are_read_in_order(tmp_path):
-    directory = str(tmp_path / "annotated")
-    passages = [
-        dataclasses.replace(PASSAGE, span_label=["LOC"] * number)
-        for number in range(5)
-    ]
-    with artifact.write(directory, kind="annotated", parameters={}) as stage:
-        for name, part in (("a-1", passages[:3]), ("a-2", passages[3:])):
-            path = stage.path(f"{name}.arrow")
-            record_files.write_rows(path, schema.AnnotatedPassage, part)
-        stage.metadata.update(num_passages=5, shard_rows=[3, 2])
-    assert list(Passages(directory).read()) == passages

@@ -31,10 +31,10 @@ def test_errors_in_workers_come_out_whole(tmp_path, vocab, beam_options):
     text = " ".join(f"Word{n * n} follows." for n in range(60_000))
     data = bz2.compress(dump(page(1, "A", text)).encode())
     truncated.write_bytes(data[:-200])
-    conflict = write_jsonl(
-        tmp_path / "conflict.jsonl",
-        [*rows(2), {"id": "r0", "title": "T0", "text": "Other."}],
-    )
+    one = write_jsonl(tmp_path / "conflict-1.jsonl", rows(2))
+    other = {"id": "r0", "title": "T0", "text": "Other."}
+    two = write_jsonl(tmp_path / "conflict-2.jsonl", [rows(3)[2], other])
+    conflict = f"{tmp_path}/conflict-*.jsonl"
     messages = {}
     for path in (str(broken), str(truncated), conflict):
         with pytest.raises(InputError) as caught:
@@ -44,7 +44,7 @@ def test_errors_in_workers_come_out_whole(tmp_path, vocab, beam_options):
     assert messages[str(broken)].startswith(f"{broken}:2: broken JSON")
     assert messages[str(truncated)].startswith(f"{truncated} is truncated")
     assert messages[conflict].startswith(
-        f"page 1 of {conflict} and page 3 of {conflict} have one article id"
+        f"page 1 of {one} and page 2 of {two} have one article id"
     )
     for message in messages.values():
         assert "while running" not in message

@@ -126,20 +126,6 @@ def test_same_bytes_whatever_the_order_and_the_workers(
     assert len(fingerprints) == 1
 
 
-def test_bad_records_are_counted_by_reason(tmp_path, vocab):
-    path = write_jsonl(
-        tmp_path / "rows.jsonl",
-        [*rows(1), {"id": "x", "title": "T"}, {"title": "T"}, 5],
-    )
-    counts = chunk(path, str(tmp_path / "out"), vocab)["counts"]
-
-    assert counts["dropped_bad_record_no_text"] == 1
-    assert counts["dropped_bad_record_no_id"] == 1
-    assert counts["dropped_bad_record_no_object"] == 1
-    assert counts["pages_read"] == 4
-    assert counts["articles_kept"] == 1
-
-
 def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
     path = write_jsonl(tmp_path / "rows.jsonl", [{"id": "1", "title": "T"}] * 3)
 

@@ -16,8 +16,6 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.beam_pipelines import execution
 from realm_tf.errors import InputError
 
-_SHARD_SECONDS = 120
-
 
 def test_the_short_name_will_do():
     options = execution.pipeline_options(["--runner=DaskRunner"])

@@ -12,7 +12,6 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.beam_pipelines.embed_blocks import EmbedShard
 from realm_tf.beam_pipelines.resumable import Shard
 from realm_tf.beam_pipelines.resumable import ShardProgress
-from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 
@@ -77,18 +76,6 @@ def test_values_do_not_depend_on_what_came_before(
         assert len(pickle.dumps(step)) == before < 2_000
     for first, second in zip(*results, strict=True):
         np.testing.assert_array_equal(first, second)
-
-
-def test_a_damaged_model_is_named(tmp_path, model_dir, blocks_dir):
-    loaded = model_directory.load(model_dir)
-    model = tmp_path / "model"
-    model_directory.save(loaded, str(model))
-    (model / "model.weights.h5").write_bytes(b"not HDF5")
-    with pytest.raises(InputError, match=r"model\.weights\.h5 is damaged"):
-        Embed(
-            model=str(model), blocks=blocks_dir, output=str(tmp_path / "output")
-        ).run()
-    assert not (tmp_path / "output").exists()
 
 
 def test_a_model_that_gives_no_numbers_is_refused(

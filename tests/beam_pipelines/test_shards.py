@@ -25,22 +25,6 @@ def plan_shards(counts, dropped=(), **kwargs):
     )
 
 
-def test_plan_shards():
-    counts = {(1, 0): 3, (0, 1): 1, (0, 0): 4, (0, 2): 0}
-    dropped = [((0, 0), 7), ((0, 0), 8), ((0, 2), 1)]
-    pages = frozenset({7, 8})
-
-    found = plan_shards(counts, dropped, num_shards=3)
-    assert [each.path for each in found] == [
-        f"out/blocks-0000{number}-of-00003.arrow" for number in range(3)
-    ]
-    assert [(each.start, each.limit, each.parts) for each in found] == [
-        (0, 2, (((0, 0), 0, pages),)),
-        (2, 5, (((0, 0), 2, pages), ((0, 1), 0, frozenset()))),
-        (5, 8, (((1, 0), 0, frozenset()),)),
-    ]
-
-
 def test_plans_cover_all_blocks_once():
     generator = np.random.default_rng(2)
     for _ in range(200):

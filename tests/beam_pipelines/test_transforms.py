@@ -1,12 +1,9 @@
 import hashlib
 
 import numpy as np
-import pytest
 
 from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import transforms
-from realm_tf.errors import InputError
 
 
 def entry(part, *pages):
@@ -54,21 +51,3 @@ def test_keep_first_against_a_loop(tmp_path):
             ("articles_kept", len(seen)),
             ("dropped_duplicate", len(dropped)),
         ]
-
-
-def test_one_id_with_two_texts_names_both_places(tmp_path):
-    first = entry((0, 0), ("a", 1, 1, 1), ("b", 2, 2, 1))[1]
-    other = entry((1, 1), ("a", 3, 3, 1))[1]
-    transform = transforms.KeepFirst(
-        directory=str(tmp_path), paths={0: "one.xml", 1: "two.xml"}
-    )
-
-    assert list(transform.process((0, [other, first]))) == [((0, 0), 2)]
-    assert resumable.has_error(str(tmp_path))
-    with pytest.raises(InputError) as caught:
-        resumable.raise_error(str(tmp_path))
-    assert str(caught.value).startswith(
-        "page 1 of one.xml and page 3 of two.xml have one article id and "
-    )
-    resumable.clean(str(tmp_path))
-    resumable.raise_error(str(tmp_path))
