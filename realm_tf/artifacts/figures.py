@@ -37,7 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def finish_axes(
-    axes, *, x_label: str, y_label: str = "", title: str = "", grid="both"
+    axes, *, x_label: str, y_label: str = "", title: str = ""
 ) -> None:
     """Labels of axes, a pale grid and no frame.
 
@@ -46,13 +46,12 @@ def finish_axes(
         x_label: str.
         y_label: str. Defaults to none.
         title: str. Defaults to none.
-        grid: `"both"`, `"x"` or `"y"`. Defaults to `"both"`.
     """
     axes.set_title(title, fontsize=10)
     axes.set_xlabel(x_label, fontsize=8)
     axes.set_ylabel(y_label, fontsize=8)
     axes.tick_params(labelsize=8, color=COLORS["soft"])
-    axes.grid(axis=grid, color=COLORS["line"], linewidth=0.6)
+    axes.grid(color=COLORS["line"], linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(COLORS["soft"])

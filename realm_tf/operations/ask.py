@@ -124,12 +124,7 @@ class Ask(Operation):
                 "neither."
             )
         if self.saved_model is not None:
-            for name in _OF_SERVER:
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        f"--{name.replace('_', '-')} is for a server and "
-                        "--saved-model for none: give one of them, not both."
-                    )
+            self.refuse_given(_OF_SERVER, "--saved-model")
         host, _, port = (self.server or DEFAULT_SERVER).rpartition(":")
         if not host or not port.isdigit():
             raise InputError(

@@ -119,15 +119,6 @@ class Graph:
         """
         return [(step, step.is_done()) for step in self.steps]
 
-    def print_plan(self) -> None:
-        """Prints the steps with their commands, and which are done."""
-        plan = self.plan()
-        for number, (step, is_done) in enumerate(plan, start=1):
-            state = "done" if is_done else "to do"
-            print(f"[{number}/{len(plan)}] {step.title}: {state}")
-            print(f"      $ {step.operation.command_line()}")
-        print(f"{sum(done for _, done in plan)} of {len(plan)} steps are done.")
-
     def run(self) -> None:
         """Runs the steps that are not done, and prints its progress.
 

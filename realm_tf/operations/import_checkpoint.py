@@ -21,19 +21,6 @@ _BLOCK_RECORDS = "block_records.npy"
 _BLOCKS_TFR = "blocks.tfr"
 
 
-@dataclasses.dataclass(frozen=True)
-class Imported:
-    """What an import made.
-
-    Args:
-        model: `Model`.
-        lines: tuple of str: what was read, what not and why, a line each.
-    """
-
-    model: Model
-    lines: tuple[str, ...]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportCheckpoint(Operation):
     """Makes a model directory of a published REALM or ORQA checkpoint.
@@ -101,11 +88,11 @@ class ImportCheckpoint(Operation):
             "license": self.license,
         }
 
-    def run(self) -> Imported:
+    def run(self) -> list[str]:
         """Makes the model directory, and blocks and embeddings if asked for.
 
         Returns:
-            `Imported`.
+            list of str: what was read, what not and why, a line each.
 
         Raises:
             InputError: if parts are missing, damaged or do not fit each other,
@@ -135,7 +122,7 @@ class ImportCheckpoint(Operation):
             lines += published.write_embeddings(
                 model, Blocks(self.blocks), Embeddings(self.embeddings), rows
             )
-        return Imported(model, tuple(lines))
+        return lines
 
     def _write_model(self, opened, tower):
         """Makes the model directory; returns what there is to say."""
@@ -215,5 +202,5 @@ class ImportCheckpoint(Operation):
             )
         return f"{blocks}: {blocks.num_blocks:,} blocks"
 
-    def report(self, result: Imported) -> str:
-        return "\n".join(result.lines)
+    def report(self, result: list[str]) -> str:
+        return "\n".join(result)

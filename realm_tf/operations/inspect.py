@@ -10,7 +10,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import objects
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.directory import Artifact
-from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 
@@ -58,11 +57,6 @@ class Inspect(Operation):
                 f"{' '.join(self.directories) or 'none'}"
             )
         (directory,) = self.directories
-        if LiveCorpus(directory).exists:
-            raise InputError(
-                f"{directory} is a corpus: `realm corpus status {directory}` "
-                "shows what it holds."
-            )
         # The base directory of an export holds versions.
         if not artifact.is_complete(directory) and (
             saved_models.version_directories(directory)

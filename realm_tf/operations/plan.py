@@ -75,13 +75,9 @@ class Plan(Operation):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_least(1, "num_blocks", "num_devices")
+        self.check_least(1, "num_blocks", "num_devices", "host_memory")
         unused = _OF_MACHINES if self.what == "pretrain" else _OF_TRAINING
         self.refuse_given(unused, f"`realm plan {self.what}`")
-        if self.host_memory <= 0:
-            raise InputError(
-                f"--host-memory must be above 0. Received: {self.host_memory}"
-            )
 
     @functools.cached_property
     def settings(self) -> recipes.Recipe | None:

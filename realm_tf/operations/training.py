@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import os
 from typing import ClassVar
 
@@ -79,24 +78,14 @@ class Training(Computing, RecipeOperation):
         """Refuses what cannot be trained, before anything is loaded.
 
         Raises:
-            InputError: if `output` is remote, the inputs do not match, an
-                encoder takes less than the recipe's lengths, or TensorBoard
-                lacks TensorFlow.
+            InputError: if `output` is remote, the inputs do not match, or
+                an encoder takes less than the recipe's lengths.
         """
         if is_remote(self.output):
             raise InputError(
                 f"{self.output} is not on a local disk, where a run that is "
                 "stopped keeps its state. Choose a local directory and copy "
                 "it after."
-            )
-        if (
-            self.settings.log.tensorboard
-            and importlib.util.find_spec("tensorflow") is None
-        ):
-            raise InputError(
-                "TensorBoard's files are written by TensorFlow, which is not "
-                "installed: run `pip install tensorflow`, or leave "
-                "tensorboard=true out; log.jsonl holds the same numbers."
             )
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())

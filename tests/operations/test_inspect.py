@@ -5,8 +5,6 @@ import stage_directories
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts.live_corpus import LiveCorpus
-from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.inspect import Inspect
@@ -61,13 +59,6 @@ def test_a_page_of_something_else(blocks_dir, tmp_path):
     with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
         _run(blocks_dir, "--html", page)
     assert not page.exists()
-
-
-def test_a_corpus_has_a_command_of_its_own(tmp_path):
-    corpus = LiveCorpus(tmp_path)
-    corpus.write(Manifest(1, {}, {}, [], 0))
-    with pytest.raises(InputError, match=f"realm corpus status {tmp_path}"):
-        _run(tmp_path)
 
 
 def test_of_an_exports_base_it_shows_the_served_version(tmp_path, capsys):

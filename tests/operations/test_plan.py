@@ -117,7 +117,10 @@ def test_two_towers_are_counted_twice(model_dir, tmp_path):
             {"what": "index", "set": ["seed=1"]},
             "--set is not for `realm plan index`",
         ),
-        ({"what": "index", "host_memory": 0.0}, "--host-memory must be above"),
+        (
+            {"what": "index", "host_memory": 0.0},
+            "--host-memory 0.0: expected 1",
+        ),
         (
             {"host_memory": 1.0},
             "--host-memory is not for `realm plan pretrain`",

@@ -107,10 +107,13 @@ def test_a_file_is_answered(
         (["q", "--server", "nohost"], "'nohost' is not an address"),
         (["q", "--server", "host:x"], "expected HOST:PORT"),
         (["q", "--saved-model", "{absent}"], "{absent} does not exist"),
-        (["q", "--saved-model", "{absent}", "--server", "a:1"], "not both"),
+        (
+            ["q", "--saved-model", "{absent}", "--server", "a:1"],
+            "--server is not for",
+        ),
         (
             ["q", "--saved-model", "{absent}", "--tls-client", "a", "b"],
-            "--tls-client is for a server",
+            "--tls-client is not for --saved-model",
         ),
         (["q", "--tls-ca", "{absent}"], "{absent} cannot be used for TLS"),
         (

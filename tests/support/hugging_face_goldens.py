@@ -17,7 +17,7 @@ def import_hf(sources, output, **options):
         output=str(output),
         **options,
     )
-    return operation.run().lines
+    return operation.run()
 
 
 def copy_golden(name, tmp_path):
