@@ -35,10 +35,8 @@ test-long: setup
 	$(VENV)/bin/python -m pytest -m slow --ignore tests/notebooks \
 	    --ignore tests/beam_pipelines/test_chunk_killed.py \
 	    --ignore tests/export/test_other_backends.py \
-	    --ignore tests/models/test_realm_distributed.py \
 	    --ignore tests/operations/test_init.py \
 	    --ignore tests/operations/test_live_corpus_killed.py \
-	    --ignore tests/serving/test_killed.py \
 	    --ignore tests/training/test_many_processes.py \
 	    --ignore tests/training/test_pretrain_killed.py
 
