@@ -49,10 +49,15 @@ def check_teacher(teacher, *, model, reads_titles: bool) -> None:
 
     found, wanted = (inputs(x.config["reader"]) for x in (teacher, model))
     wanted["reads_titles"] |= reads_titles
-    if found != wanted:
+    different = [
+        f"{name} is {value}, not {wanted[name]}"
+        for name, value in found.items()
+        if value != wanted[name]
+    ]
+    if different:
         raise InputError(
             f"--teachers {teacher} reads other inputs than {model} will: "
-            f"{found}, expected {wanted}."
+            f"{', '.join(different)}."
         )
 
 
