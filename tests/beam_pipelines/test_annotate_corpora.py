@@ -7,11 +7,13 @@ from annotate_runs import annotate
 from annotate_runs import articles
 from annotate_runs import break_off
 from beam_runs import TWO_THREADS
+from beam_runs import chunk
+from beam_runs import dump
+from beam_runs import page
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
-from realm_tf.operations.chunk import Chunk
 
 
 def test_blocks_of_another_corpus(tmp_path, blocks, expected):
@@ -49,27 +51,18 @@ def test_ids_of_another_kind_are_not_mixed_in(tmp_path, monkeypatch, blocks):
         )
 
 
-def _chunk(path, vocabulary_path, output, **options):
-    chunk = Chunk(
-        input=str(path), vocab=vocabulary_path, output=str(output), **options
-    )
-    return chunk.run()
-
-
-def _dump(path, text):
-    path.write_text(
-        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">'
-        "<page><title>Graz</title><ns>0</ns><id>1</id><revision><id>1</id>"
-        f"<text>{text}</text></revision></page></mediawiki>"
-    )
-    return path
+def _cut(tmp_path, vocabulary_path, text, **options):
+    """The blocks of a dump of one page."""
+    path, output = tmp_path / "dump.xml", str(tmp_path / "blocks")
+    path.write_text(dump(page(1, "Graz", text)))
+    chunk(str(path), output, vocabulary_path, **options)
+    return output
 
 
 def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     text = "Graz 🚢 lies on the [[Mur (river)|Mür]] since 1128."
-    dump = _dump(tmp_path / "dump.xml", text)
     output = str(tmp_path / "out")
-    cut = _chunk(dump, vocabulary_path, tmp_path / "blocks")
+    cut = _cut(tmp_path, vocabulary_path, text)
     metadata = annotate(output, blocks=cut, tagger="links")
     (passage,) = Passages(output).read()
     assert passage.spans() == ["Mür", "1128"]
@@ -83,9 +76,8 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
 
 def test_dates_are_of_the_language_of_the_passages(tmp_path, vocabulary_path):
     text = "Graz liegt an der [[Mur]]. Am 3. Mai 1128, im Juni 1233, war es so."
-    dump = str(_dump(tmp_path / "dump.xml", text))
     spans = ["Mur", "3. Mai 1128", "Juni 1233"]
-    cut = _chunk(dump, vocabulary_path, tmp_path / "blocks", language="de")
+    cut = _cut(tmp_path, vocabulary_path, text, language="de")
     metadata = annotate(str(tmp_path / "out"), tagger="links", blocks=cut)
     (passage,) = Passages(str(tmp_path / "out")).read()
     assert passage.spans() == spans
@@ -96,7 +88,8 @@ def test_dates_are_of_the_language_of_the_passages(tmp_path, vocabulary_path):
 
 def test_no_span_at_all_is_refused(tmp_path, vocabulary_path):
     path = articles(tmp_path / "articles.jsonl", ["It is so."])
-    cut = _chunk(path, vocabulary_path, tmp_path / "blocks")
+    cut = str(tmp_path / "blocks")
+    chunk(path, cut, vocabulary_path)
     with pytest.raises(InputError, match="rules found no span in 1 passages"):
         annotate(str(tmp_path / "out"), blocks=cut)
     assert sorted(os.listdir(tmp_path)) == ["articles.jsonl", "blocks"]

@@ -67,21 +67,13 @@ print(total)
 
 
 @pytest.fixture
-def arguments(tmp_path):
-    vocab = tmp_path / "vocab.txt"
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    vocab.write_text(
-        "\n".join(
-            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters]
-            + [f"##{letter}" for letter in letters]
-        )
-    )
+def arguments(tmp_path, vocab):
     return {
         "input": [
             rows(tmp_path / "a.jsonl", 10),
             rows(tmp_path / "b.jsonl", 7),
         ],
-        "vocab": str(vocab),
+        "vocab": vocab,
         "num_shards": 3,
         "max_block_length": 40,
     }

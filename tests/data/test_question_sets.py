@@ -175,7 +175,6 @@ def test_the_command(tmp_path, blocks_dir, capsys):
         ({"form": "nq-open", "num_questions": 1}, "--num-questions is not for"),
         ({"form": "cloze", "corpus": "c"}, "--input is not for --from cloze"),
         ({"form": "kilt"}, "line 1 .* expected input and output"),
-        ({"form": "squad"}, "expected question and answers"),
     ],
 )
 def test_bad_arguments_leave_nothing(tmp_path, options, reason):

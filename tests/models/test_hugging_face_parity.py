@@ -117,11 +117,6 @@ def test_span_scores_are_the_peers(reader, reader_goldens):
     assert ends[span] == goldens["out/end_pos"][0]
 
 
-def _packed_question(goldens, case):
-    ids = goldens[f"{case}/in/input_ids"].astype("int32")
-    return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
-
-
 def _retrieve_and_read(reader, embedder, goldens, case):
     """8 blocks in the loss, 5 read; the peer's joined inputs give bodies."""
     num_blocks = len(goldens["block_emb"])
@@ -163,9 +158,11 @@ def test_open_qa_is_the_peers(reader, embedder, open_qa_goldens, case):
         for name, array in open_qa_goldens.items()
     }
     model = _retrieve_and_read(reader, embedder, open_qa_goldens, case)
+    ids = goldens["in/input_ids"].astype("int32")
     outputs = model(
         {
-            **_packed_question(open_qa_goldens, case),
+            "token_ids": ids,
+            "padding_mask": np.ones_like(ids),
             "answer_ids": goldens["answer_ids"][None].astype("int32"),
         }
     )

@@ -38,14 +38,24 @@ def mark_passage(*sentences, **more):
     return passage(*(each.translate(marks) for each in sentences), **more)
 
 
-def write_annotated(directory, passages):
-    """A directory as `realm annotate` leaves it, of two shards."""
-    with artifact.write(str(directory), kind="annotated") as stage:
-        half = len(passages) // 2
-        for number, part in enumerate([passages[:half], passages[half:]]):
+def write_annotated(directory, passages, *, rows_per_shard=None):
+    """A directory as `realm annotate` leaves it; two shards by default."""
+    size = rows_per_shard or len(passages) // 2 + 1
+    shards = [
+        passages[first : first + size]
+        for first in range(0, len(passages) or 1, size)
+    ]
+    labels = [label for each in passages for label in each.span_label]
+    with artifact.write(
+        str(directory), kind="annotated", parameters={"tagger": "rules"}
+    ) as stage:
+        for number, shard in enumerate(shards):
             path = stage.path(f"annotated-{number:05d}.arrow")
-            record_files.write_rows(path, schema.AnnotatedPassage, part)
-        stage.metadata["num_passages"] = len(passages)
-        stage.metadata["shard_rows"] = [half, len(passages) - half]
-        stage.metadata["fingerprint"] = "abc"
+            record_files.write_rows(path, schema.AnnotatedPassage, shard)
+        stage.metadata.update(
+            num_passages=len(passages),
+            shard_rows=list(map(len, shards)),
+            counts={f"spans_{x}": labels.count(x) for x in set(labels)},
+            fingerprint="abc",
+        )
     return str(directory)

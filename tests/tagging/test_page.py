@@ -5,35 +5,10 @@ import re
 import html_reader
 import pytest
 from annotated_passages import passage
+from annotated_passages import write_annotated
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import record_files
-from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import page
-
-
-def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
-    """An annotated directory, as `realm annotate` makes it."""
-    shards = [
-        passages[first : first + rows_per_shard]
-        for first in range(0, len(passages), rows_per_shard)
-    ]
-    labels = [label for each in passages for label in each.span_label]
-    with artifact.write(
-        str(directory), kind="annotated", parameters={"tagger": tagger}
-    ) as stage:
-        for number, shard in enumerate(shards):
-            name = f"annotated-{number:05d}-of-{len(shards):05d}.arrow"
-            record_files.write_rows(
-                stage.path(name), schema.AnnotatedPassage, shard
-            )
-        stage.metadata.update(
-            num_passages=len(passages),
-            shard_rows=[len(shard) for shard in shards],
-            counts={f"spans_{x}": labels.count(x) for x in set(labels)},
-        )
-    return str(directory)
 
 
 def read(directory, tmp_path, **arguments):
@@ -55,7 +30,7 @@ PASSAGES = [
 
 
 def test_every_span_is_marked_once_and_text_is_escaped(tmp_path):
-    directory = write(tmp_path / "annotated", PASSAGES)
+    directory = write_annotated(tmp_path / "annotated", PASSAGES)
     found, content = read(directory, tmp_path)
     labels = [each["data-label"] for each in found.attributes["mark"]]
     assert list(zip(found.texts["mark"], labels, strict=True)) == [
@@ -81,7 +56,7 @@ def test_every_span_is_marked_once_and_text_is_escaped(tmp_path):
 
 
 def test_labels_have_colours_counts_and_switches(tmp_path):
-    directory = write(tmp_path / "annotated", PASSAGES)
+    directory = write_annotated(tmp_path / "annotated", PASSAGES)
     found, content = read(directory, tmp_path, num_passages=2)
     marks = found.attributes["mark"]
     shown = [each["data-label"] for each in marks]
@@ -102,7 +77,9 @@ def test_labels_have_colours_counts_and_switches(tmp_path):
 
 def test_passages_are_spread_evenly(tmp_path):
     passages = [passage(f"In [{n}|DATE].", block_id=n) for n in range(23)]
-    directory = write(tmp_path / "annotated", passages, rows_per_shard=4)
+    directory = write_annotated(
+        tmp_path / "annotated", passages, rows_per_shard=4
+    )
     found = list(page.sample_passages(directory, num_passages=5))
     assert found == [(n, passages[n]) for n in (0, 4, 9, 13, 18)]
     for number in (23, 200):
@@ -111,7 +88,7 @@ def test_passages_are_spread_evenly(tmp_path):
 
 
 def test_what_is_wrong_is_named(tmp_path):
-    directory = write(tmp_path / "annotated", PASSAGES)
+    directory = write_annotated(tmp_path / "annotated", PASSAGES)
     path = str(tmp_path / "page.html")
     with pytest.raises(InputError, match="none does not exist"):
         page.write_page(str(tmp_path / "none"), path)
