@@ -37,25 +37,6 @@ def _check(index, rows):
     np.testing.assert_allclose(scores, expected[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("rows_per_shard", [20, 49, 50])
-def test_shards_are_joined_in_order(tmp_path, rows_per_shard):
-    rows = _embeddings()
-    embeddings = Embeddings(
-        write_embeddings(tmp_path / "embeddings", rows, rows_per_shard)
-    )
-    assert embeddings.shards == [
-        (f"{embeddings}/embeddings-{first:08d}.npy", first)
-        for first in range(0, 50, rows_per_shard)
-    ]
-    joined = build_index.write_embeddings(embeddings, str(tmp_path))
-    assert isinstance(joined, np.memmap)
-    np.testing.assert_array_equal(joined, rows)
-    # As if they had been one array.
-    np.save(tmp_path / "expected.npy", rows)
-    expected = (tmp_path / "expected.npy").read_bytes()
-    assert (tmp_path / "embeddings.npy").read_bytes() == expected
-
-
 def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
     path = f"{embeddings}/embeddings-00000020.npy"
     np.save(path, _embeddings(19))
@@ -110,10 +91,11 @@ def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
         load(Index(output), quantize="int8")
 
 
-def test_on_an_object_store(tmp_path, embeddings, monkeypatch):
+def test_on_an_object_store(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = f"ram://{uuid.uuid4()}"
     rows = _embeddings()
+    embeddings = write_embeddings(f"{root}/embeddings", rows, 20)
     for kind in ("brute_force", "ivf", "scann"):
         output = f"{root}/{kind}"
         BuildIndex(embeddings=embeddings, output=output, kind=kind).run()

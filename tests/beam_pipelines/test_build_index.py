@@ -1,5 +1,4 @@
 import os
-import uuid
 
 import numpy as np
 import pytest
@@ -145,28 +144,6 @@ def test_fingerprints_tell_indices_apart(tmp_path):
     assert again.fingerprint == fingerprints[0]
 
 
-def test_embeddings_that_are_not_finite_are_refused(tmp_path):
-    rows = _random(50)
-    rows[33, 2] = np.nan
-    embeddings = write_embeddings(tmp_path / "embeddings", rows, 20)
-    with pytest.raises(InputError, match="not finite"):
-        BuildIndex(
-            embeddings=embeddings, output=str(tmp_path / "index"), kind="ivf"
-        ).run()
-    assert os.listdir(tmp_path) == ["embeddings"]
-
-
-def test_on_an_object_store():
-    root = f"ram://{uuid.uuid4()}"
-    rows = _random(50)
-    embeddings = write_embeddings(f"{root}/embeddings", rows, 20)
-    metadata = _build(embeddings, f"{root}/index")
-    assert metadata["recall@5"] == 1.0
-    found = _found(f"{root}/index", rows, 5)
-    truth = np.argsort(-(rows @ rows.T), axis=1, kind="stable")[:, :5]
-    np.testing.assert_array_equal(found, truth)
-
-
 @pytest.mark.parametrize("kind", ["scann", "ivf", "brute_force"])
 def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     embeddings = write_embeddings(tmp_path / "embeddings", rows[:6], 4)
@@ -185,7 +162,7 @@ def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     "arguments, reason",
     [
         ({"reordering": "float16"}, "reordering"),
-        ({"num_reordered": 0}, "num_reordered=0"),
+        ({"num_reordered": 0}, "at least 1.*num_reordered=0"),
         ({"kind": "ivf", "num_partitions": 12}, "between 1 and 11.*=12"),
         ({"kind": "ivf", "num_probed": 0}, "num_probed=0"),
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),

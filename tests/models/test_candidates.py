@@ -69,16 +69,3 @@ def test_repeats():
     lengths = np.array([[2, 3, 2, 2, 3]])
     found = realm.repeats(bodies.astype("int32"), lengths.astype("int32"))
     assert np.asarray(found).tolist() == [[False, False, True, True, True]]
-
-
-def test_choose():
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        allowed = random.random((3, 9)) < random.random()
-        places, is_allowed = realm.choose(allowed, 4)
-        for row in range(3):
-            order = sorted(range(9), key=lambda p: not allowed[row, p])
-            assert np.asarray(places)[row].tolist() == order[:4]
-            assert np.asarray(is_allowed)[row].tolist() == [
-                bool(allowed[row, p]) for p in order[:4]
-            ]

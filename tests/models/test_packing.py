@@ -16,14 +16,17 @@ def _join(query, body):
 
 
 def test_join_bert_leaves_no_gap():
-    queries = [[2, 11, 12, 3], [2, 13, 3]]
-    bodies = [[21, 22], [23, 24, 25]]
-    query_ids = np.array([[2, 11, 12, 3, 0], [2, 13, 3, 0, 0]])
+    # The last is the null block.
+    queries = [[2, 11, 12, 3], [2, 13, 3], [2, 14, 3]]
+    bodies = [[21, 22], [23, 24, 25], []]
+    query_ids = np.array(
+        [[2, 11, 12, 3, 0], [2, 13, 3, 0, 0], [2, 14, 3, 0, 0]]
+    )
     joined = packing.join_bert(
         query_ids,
         (query_ids > 0).astype(int),
-        np.array([[21, 22, 0], [23, 24, 25]]),
-        np.array([2, 3]),
+        np.array([[21, 22, 0], [23, 24, 25], [0, 0, 0]]),
+        np.array([2, 3, 0]),
         sep_id=SEP,
     )
     for row, (query, body) in enumerate(zip(queries, bodies, strict=True)):
@@ -43,20 +46,6 @@ def test_join_bert_leaves_no_gap():
             + list(range(len(body)))
             + [-1] * (9 - len(query) - len(body))
         )
-
-
-def test_join_bert_with_an_empty_block_is_the_null_block():
-    joined = packing.join_bert(
-        np.array([[2, 11, 3]]),
-        np.ones((1, 3), int),
-        np.zeros((1, 4), int),
-        np.array([0]),
-        sep_id=SEP,
-    )
-    assert np.asarray(joined["token_ids"])[0].tolist() == [
-        *(2, 11, 3, 3, 0, 0, 0, 0)
-    ]
-    assert (np.asarray(packing.block_positions(joined)) == -1).all()
 
 
 def test_trim_cuts_to_the_longest_row():

@@ -190,11 +190,6 @@ def test_in_a_saved_model(tmp_path, num_parts):
     np.testing.assert_allclose(scores, expected[0], atol=1e-4)
 
 
-def test_no_reordering_is_refused():
-    with pytest.raises(InputError, match="at least 1. Received: num_reord"):
-        Scann.build(search_oracle.clustered(50), num_reordered=0)
-
-
 def test_another_backend_is_refused(monkeypatch):
     index = Scann.build(search_oracle.clustered(50))
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")

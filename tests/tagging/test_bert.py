@@ -1,8 +1,8 @@
 """The tagger of blocks: words, spans in characters, dates, windows."""
 
 import pytest
+from sentence_blocks import block_of
 
-from realm_tf.artifacts.schema import Block
 from realm_tf.tagging.conll import find_words
 from realm_tf.tagging.taggers import BertTagger
 
@@ -36,23 +36,14 @@ def test_words_leave_nothing_out():
     assert covered == "".join(sentence.split())
 
 
-def _block(*sentences):
-    starts, text = [], ""
-    for sentence in sentences:
-        text += " " if text else ""
-        starts.append(len(text))
-        text += sentence
-    return Block(0, "1", "", text, sentence_starts=starts)
-
-
 def test_blocks_are_marked_in_their_text(tagger_dir):
     tagger = BertTagger(tagger_dir, batch_size=1)
     blocks = [
-        _block("Bach wrote music in Leipzig.", "Ada was in London."),
-        _block(),
+        block_of("Bach wrote music in Leipzig.", "Ada was in London."),
+        block_of(),
         # Code points, not bytes, though BERT takes an accent off.
-        _block("Ádà Bach wrote.", "Rome is in Italy."),
-        _block("\u200b"),
+        block_of("Ádà Bach wrote.", "Rome is in Italy."),
+        block_of("\u200b"),
     ]
     # A block without a sentence is no block of ours, but its text is one.
     blocks[1].sentence_starts = [0]
@@ -80,13 +71,13 @@ def test_bfloat16_marks_the_same(tagger_dir):
     tagger = BertTagger(tagger_dir, precision="bfloat16")
     layers = tagger._tagger.model._flatten_layers()
     assert "bfloat16" in {layer.compute_dtype for layer in layers}
-    block = _block("Bach wrote music in Leipzig.", "Ada was in London.")
+    block = block_of("Bach wrote music in Leipzig.", "Ada was in London.")
     assert tagger.tag([block]) == BertTagger(tagger_dir).tag([block])
 
 
 def test_dates_are_marked_where_no_name_is(tagger_dir):
     tagger = BertTagger(tagger_dir)
-    block = _block("Rome is in Italy.", "Ada wrote numbers in 1843.")
+    block = block_of("Rome is in Italy.", "Ada wrote numbers in 1843.")
     assert tagger.tag([block]) == [
         [(0, 4, "LOC"), (11, 16, "LOC"), (18, 21, "PER"), (39, 43, "DATE")]
     ]
@@ -99,5 +90,5 @@ def test_a_long_sentence_is_read_to_its_end(tagger_dir):
     kernel.assign(0.0 * kernel)
     bias.assign([0.0, 0.0, 0.0, 1.0, 0.0])
     text = " ".join(["Ada was in London in 1843."] * 12)
-    (spans,) = tagger.tag([_block(text)])
+    (spans,) = tagger.tag([block_of(text)])
     assert spans == [(*word, "PER") for word in find_words(text)]

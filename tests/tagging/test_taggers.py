@@ -2,31 +2,11 @@ import sys
 import types
 
 import pytest
+from sentence_blocks import block_of
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
-
-
-def block(*sentences, links=()):
-    """A block of sentences; `links` are texts that stand in it once."""
-    starts = []
-    text = ""
-    for sentence in sentences:
-        starts.append(len(text))
-        text += f"{sentence} "
-    text = text[:-1]
-    found = sorted((text.index(link), len(link)) for link in links)
-    return schema.Block(
-        0,
-        "1",
-        "Title",
-        text,
-        sentence_starts=starts,
-        link_starts=[start for start, _ in found],
-        link_limits=[start + length for start, length in found],
-    )
 
 
 def marked(tagger, *blocks):
@@ -37,14 +17,14 @@ def marked(tagger, *blocks):
     ]
 
 
-SUEZ = block(
+SUEZ = block_of(
     "In 1869 🚢 the Suez Canal had no locks.",
     "At 日本, Café Zürich sold 12 million cups.",
 )
 
 
 def test_rules():
-    assert marked(taggers.RulesTagger(), SUEZ, block("It is so.")) == [
+    assert marked(taggers.RulesTagger(), SUEZ, block_of("It is so.")) == [
         [
             ("1869", "date"),
             ("Suez Canal", "name"),
@@ -56,12 +36,12 @@ def test_rules():
 
 
 def test_links_and_the_dates_between_them():
-    linked = block(
+    linked = block_of(
         "🎼 Bach wrote in June 1723.",
         "Leipzig, a †, saw the 1723 Cantata and, in 1724, the †† of x.",
         links=["Bach", "†, ", "x", "Leipzig", "1723 Cantata", "††"],
     )
-    assert marked(taggers.LinksTagger(), linked, block("Bach.")) == [
+    assert marked(taggers.LinksTagger(), linked, block_of("Bach.")) == [
         [
             ("Bach", "link"),
             ("June 1723", "date"),
@@ -127,7 +107,7 @@ def spacy(monkeypatch):
 
 def test_spacy_gets_sentences_and_gives_places_in_the_block(spacy):
     tagger = taggers.make_tagger("spacy", tagger_model="shouting", batch_size=5)
-    blocks = [SUEZ, block("no"), block("Ada.", "In Rome.")]
+    blocks = [SUEZ, block_of("no"), block_of("Ada.", "In Rome.")]
     assert marked(tagger, *blocks) == [
         [
             ("In", "ORG"),
@@ -164,7 +144,7 @@ def test_spacy_forgets_words_where_it_can(spacy):
 
     spacy.memory_zone = Zone
     tagger = taggers.SpacyTagger("shouting")
-    assert marked(tagger, block("To Rome.")) == [
+    assert marked(tagger, block_of("To Rome.")) == [
         [("To", "ORG"), ("Rome", "ORG")]
     ]
     assert entered == [True, False]
