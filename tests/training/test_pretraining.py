@@ -280,7 +280,7 @@ def test_wrong_inputs_leave_nothing(world, capsys):
         (
             [world["blocks"], "--corpus", world["corpus"]]
             + ["--set", "max_joint_length=4000"],
-            "max_joint_length=4000",
+            "--set max_joint_length=N",
         ),
         (
             [world["blocks"], "--corpus", world["corpus"]]
