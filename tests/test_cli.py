@@ -195,33 +195,6 @@ def test_a_defect_keeps_its_traceback(monkeypatch):
         cli.main(["fake"])
 
 
-@pytest.mark.parametrize(
-    "arguments, complaint",
-    [
-        (
-            ["init", "--from", "random", "--output", "{missing}"],
-            "--from random needs --vocab FILE.",
-        ),
-        (
-            ["index", "--embeddings", "{missing}", "--output", "{missing}.o"],
-            "{missing} does not exist",
-        ),
-    ],
-)
-def test_real_commands_name_what_is_wrong(
-    tmp_path, capsys, arguments, complaint
-):
-    names = {"missing": str(tmp_path / "missing")}
-    arguments = [argument.format(**names) for argument in arguments]
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert not printed.out
-    assert printed.err.startswith(f"realm {arguments[0]}: ")
-    assert complaint.format(**names) in printed.err
-    assert printed.err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_help_is_immediate():
     # TensorFlow takes seconds; nothing heavy may be imported for a list.
     code = (

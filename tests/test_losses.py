@@ -124,23 +124,6 @@ def test_marginal_log_likelihood(form):
     assert not float(losses.mean_over_masked(nothing, 0 * mask_weights))
 
 
-def test_the_forms_agree_on_one_candidate_or_one_wordpiece():
-    arrays, mask_weights, mask = _world(3)
-
-    def both(mask_weights, mask):
-        return [
-            float(ops.sum(_marginal(mask_weights, mask, form)[0](**arrays)))
-            for form in losses.MARGINALIZATIONS
-        ]
-
-    token, span = both(mask_weights, np.eye(1, 5, dtype=bool).repeat(4, 0))
-    assert token == pytest.approx(span, rel=1e-6)
-    token, span = both(np.eye(1, 3).repeat(4, 0), mask)
-    assert token == pytest.approx(span, rel=1e-6)
-    token, span = both(mask_weights, mask)
-    assert abs(token - span) > 1e-2
-
-
 @FORMS
 def test_excluded_wordpieces_and_candidates_are_not_read(form):
     arrays, mask_weights, mask = _world()

@@ -3,31 +3,9 @@ import pytest
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.chunk import Chunk
-
-
-@pytest.fixture(scope="module")
-def other_model_dir(tmp_path_factory, vocabulary_path):
-    """The same vocabulary, another block tower."""
-    output = str(tmp_path_factory.mktemp("other") / "model")
-    loaded = random_weights.random(
-        vocab=vocabulary_path,
-        num_layers=1,
-        hidden_dim=8,
-        intermediate_dim=8,
-        projection_dim=8,
-        seed=4,
-    )
-    model_directory.save(loaded, output)
-    return output
-
-
-def test_another_model_is_refused(other_model_dir, blocks_dir, scann_index_dir):
-    with pytest.raises(InputError, match="not made from the block tower of"):
-        Corpus.load(other_model_dir, blocks_dir, scann_index_dir)
 
 
 def test_other_blocks_are_refused(

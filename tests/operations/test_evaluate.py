@@ -26,7 +26,6 @@ from realm_tf.models.knowledge_augmented_encoder import (
 )
 from realm_tf.operations.evaluate import Evaluate
 from realm_tf.retrieval import retrievers
-from realm_tf.retrieval.bm25 import Bm25
 
 ASKED = [
     "Where was Ada?",
@@ -182,19 +181,6 @@ def test_the_files_and_their_metadata(world, evaluated):
         "index": Index(world["index"]).fingerprint,
         "questions": Questions(world["questions"]).fingerprint,
     }
-
-
-def test_bm25s_blocks_are_read_by_the_same_reader(world):
-    found = _evaluate(world, "read", retriever="bm25", num_reader_blocks=2)
-    records = world["corpus"].records
-    search = Bm25(records.titles, records.texts).search
-    lines = found.predictions
-    for line in lines[:-1]:
-        _, block_ids = search([line["question"]], 11)
-        assert line["retrieved"] == block_ids[0].tolist()
-        assert [c["block_id"] for c in line["candidates"]] == (
-            line["retrieved"][:2]
-        )
 
 
 def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):

@@ -245,17 +245,6 @@ def test_separate_towers_both_move_above_what_is_frozen(world, tmp_path):
         }
 
 
-# Pre-training without it is in the default run.
-@pytest.mark.slow
-def test_it_runs_without_tensorflow(world, tmp_path):
-    """The packages of a JAX machine: keras, keras-hub and jax."""
-    operation = _operation(
-        "ict", world, tmp_path / "jax-only", set=["num_steps=1"]
-    )
-    training_runs.run_without_tensorflow(operation)
-    assert operation.result.metadata["history"][0]["loss"] > 0
-
-
 def test_what_does_not_match_is_refused(world, tmp_path):
     def run(*changes, kind="ict", output=None, **given):
         output = output or tmp_path / "out" / "model"

@@ -1,6 +1,5 @@
 """The Python client, before a real server and before a scripted one."""
 
-import asyncio
 import pathlib
 import socket
 import subprocess
@@ -64,22 +63,6 @@ def test_batches_and_empty_questions(running):
     assert (empty.answer, empty.block_id, empty.score) == ("", -1, 0.0)
     assert empty.candidates == () and empty.nbest == ()
     assert [a.answer for a in answers] == ["Mary Shelley", ""] * 32
-
-
-def test_many_coroutines_share_a_connection(running):
-    questions = ["who wrote Frankenstein?", "where is the Eiffel Tower?"]
-
-    async def main():
-        with RealmClient(running.target) as client:
-            return await asyncio.gather(
-                *(
-                    asyncio.to_thread(client.ask, [questions[i % 2]])
-                    for i in range(200)
-                )
-            )
-
-    answers = [answer.answer for (answer,) in asyncio.run(main())]
-    assert answers == ["Mary Shelley", "Paris"] * 100
 
 
 def test_errors_name_the_server_and_the_way_out(running, monkeypatch):
