@@ -11,7 +11,7 @@ import backends
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
+from graph_ops import op_names
 
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.answerer import Answerer
@@ -255,13 +255,7 @@ def test_every_machine_has_its_operations(exported, version):
 
     Nor a batch normalisation, see `cpu_operations`.
     """
-    saved = saved_model_pb2.SavedModel()
-    with open(f"{exported}/{version}/saved_model.pb", "rb") as file:
-        saved.ParseFromString(file.read())
-    graph = saved.meta_graphs[0].graph_def
-    operations = {node.op for node in graph.node}
-    for function in graph.library.function:
-        operations |= {node.op for node in function.node_def}
+    operations = op_names(f"{exported}/{version}")
     assert "MatMul" in operations
     assert [
         name

@@ -196,13 +196,6 @@ def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
         assert line["retrieved"] == expected
         moved += expected != own["retrieved"]
         assert [c["block_id"] for c in line["candidates"]] == expected[:5]
-        # f(x, z) is that of the model's own block at this rank.
-        for candidate, before in zip(
-            line["candidates"], own["candidates"], strict=True
-        ):
-            assert candidate["log_prob"] == pytest.approx(
-                before["log_prob"], abs=1e-4
-            )
     assert moved
     metrics = found.metrics
     assert metrics["answer_recall@1"] == metrics["answer_recall@20"]

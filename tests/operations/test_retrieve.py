@@ -96,10 +96,9 @@ def test_articles_are_ranked_by_their_best_blocks(world, corpus):
     assert [row[2] for row in rows if row[0] == "q1"] == expected
 
 
-def test_a_beir_folder_from_corpus_to_ndcg(tmp_path, vocabulary_path):
-    """Its ids go through; nDCG is that of a computation by hand."""
+def test_ids_of_a_beir_folder_reach_the_run(tmp_path, vocabulary_path):
     folder = tmp_path / "beir"
-    (folder / "qrels").mkdir(parents=True)
+    folder.mkdir()
     documents = {
         "doc-a": "Ada wrote numbers in London.",
         "doc-b": "Bach wrote organ music in Leipzig.",
@@ -131,21 +130,8 @@ def test_a_beir_folder_from_corpus_to_ndcg(tmp_path, vocabulary_path):
         assert cli.main(command.split()) == 0
     run = list(ir_measures.read_trec_run(f"{path}/run.trec"))
     assert {row.doc_id for row in run} <= set(documents)
-    qrels = [
-        ir_measures.Qrel("1", "doc-b", 1),
-        ir_measures.Qrel("1", "doc-a", 2),
-    ]
-    rank = {row.doc_id: place for place, row in enumerate(run, 1)}
-    gains = {"doc-b": 1, "doc-a": 2}
-    dcg = sum(
-        gain / np.log2(1 + rank[name])
-        for name, gain in gains.items()
-        if name in rank
-    )
-    ndcg = ir_measures.nDCG @ 10
-    assert ir_measures.calc_aggregate([ndcg], qrels, run)[
-        ndcg
-    ] == pytest.approx(dcg / (2 / np.log2(2) + 1 / np.log2(3)))
+    assert {row.query_id for row in run} == {"1"}
+    assert max(run, key=lambda row: row.score).doc_id == "doc-b"
 
 
 def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
@@ -265,15 +251,9 @@ def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"form": "dpr", "of": "articles"}, "leave --of articles and --qrels"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(world, options, message):
-    with pytest.raises(InputError, match=message):
-        Retrieve(**world, **options).run()
+def test_articles_are_not_for_dprs_json(world):
+    with pytest.raises(InputError, match="leave --of articles and --qrels"):
+        Retrieve(**world, form="dpr", of="articles").run()
 
 
 @pytest.mark.parametrize(

@@ -352,14 +352,8 @@ def test_outputs_that_are_none(broken, count, message):
         ({"timeout_seconds": float("inf")}, "must be positive and finite"),
         ({"tls_client": ("c", "k")}, "A client's certificate needs `tls_ca`"),
         ({"tls_ca": __file__}, "certificates in PEM form"),
-        ({"tls_ca": "{absent}"}, "{absent} .* for TLS .No such file"),
     ],
 )
-def test_bad_arguments(arguments, message, tmp_path):
-    absent = str(tmp_path / "absent.pem")
-    arguments = {
-        name: absent if value == "{absent}" else value
-        for name, value in arguments.items()
-    }
-    with pytest.raises(InputError, match=message.replace("{absent}", absent)):
+def test_bad_arguments(arguments, message):
+    with pytest.raises(InputError, match=message):
         RealmClient("127.0.0.1:1", **arguments)

@@ -171,12 +171,3 @@ def test_invalid_utf8_counts_as_replacement_characters(pair):
     readable = [text.decode("utf-8", "replace") for text in texts]
     expected = [w.ids for w in python.tokenize_batch(readable)]
     assert graph(tf.constant(texts)).to_list() == expected
-
-
-def test_saved_and_loaded(tmp_path, pair):
-    python, graph = pair
-    tf.saved_model.save(graph, tmp_path)
-    loaded = tf.saved_model.load(tmp_path)
-    texts = [text for text, _, _ in CASES]
-    expected = [python.tokenize(text).ids for text in texts]
-    assert loaded(tf.constant(texts)).to_list() == expected
