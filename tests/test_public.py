@@ -3,7 +3,6 @@
 import pytest
 
 import realm_tf
-from realm_tf import cli
 
 
 def test_every_public_name_is_there():
@@ -12,9 +11,3 @@ def test_every_public_name_is_there():
     assert set(realm_tf.__all__) <= set(dir(realm_tf))
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         realm_tf.frobnicate  # noqa: B018
-
-
-def test_what_a_command_does_python_does():
-    for command in cli.COMMANDS:
-        operation = cli.operation_class(command)
-        assert getattr(realm_tf, operation.__name__) is operation

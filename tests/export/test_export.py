@@ -28,6 +28,10 @@ pytestmark = backends.exports
 NUM_BLOCKS = 11
 
 
+def _card(directory):
+    return json.loads(Path(f"{directory}/assets.extra/card.json").read_text())
+
+
 def _variables(directory):
     reader = tf.train.load_checkpoint(f"{directory}/variables/variables")
     dtypes = reader.get_variable_to_dtype_map()
@@ -113,14 +117,14 @@ def test_what_does_not_match_is_refused(
 
 
 def test_the_card_says_what_the_model_holds(exported, asked):
-    card = json.loads(Path(f"{exported}/3/assets.extra/card.json").read_text())
+    card = _card(f"{exported}/3")
     assert card["num_blocks"] == NUM_BLOCKS
     assert (card["index"], card["quantize"]) == ("ivf", "bfloat16")
     assert card["evidence_license"] == "Our own, CC0 1.0"
     # Those that it answers rightly.
     assert card["example_questions"] == [asked[i] for i in (0, 2, 4)]
     assert card["example_titles"] == ["Ada", "Bach", "Etna", "Moon", "Nile"]
-    exact = json.loads(Path(f"{exported}/1/assets.extra/card.json").read_text())
+    exact = _card(f"{exported}/1")
     assert exact["example_questions"] == []
     for name, digest in card["files"].items():
         with open(f"{exported}/3/{name}", "rb") as file:
@@ -150,9 +154,7 @@ def test_the_card_says_what_the_model_holds(exported, asked):
 def test_parts_add_up_to_the_variables(exported):
     for version in (1, 2, 3):
         directory = f"{exported}/{version}"
-        card = json.loads(
-            Path(f"{directory}/assets.extra/card.json").read_text()
-        )
+        card = _card(directory)
         of_numbers = sum(
             tf.as_dtype(dtype).size * int(np.prod(shape))
             for name, dtype, shape in _variables(directory)
@@ -183,7 +185,7 @@ def test_a_disk_that_is_too_full_is_refused(
 
 
 def test_a_reader_that_was_never_trained_is_named(exported):
-    card = json.loads(Path(f"{exported}/1/assets.extra/card.json").read_text())
+    card = _card(f"{exported}/1")
     assert card["warnings"] == [saved_model.UNTRAINED_READER]
     text = Path(f"{exported}/1/README.md").read_text()
     assert "**The reader was never trained:" in text

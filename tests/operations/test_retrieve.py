@@ -42,6 +42,12 @@ def corpus(world):
     return Corpus.load(world["model"], world["blocks"], world["index"])
 
 
+def _evaluate(world, tmp_path, **options):
+    """An evaluation of the world; by default with the run's ranking."""
+    given = {**world, "output": str(tmp_path / "evaluation")}
+    return Evaluate(**given, **{"retriever": world["output"], **options}).run()
+
+
 def _read(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
@@ -69,11 +75,9 @@ def test_other_programs_measure_what_evaluation_measures(world, tmp_path):
         list(ir_measures.read_trec_qrels(qrels)),
         list(ir_measures.read_trec_run(world["output"])),
     )
-    metrics = Evaluate(
-        **{**world, "output": str(tmp_path / "evaluation")},
-        retriever="hybrid",
-        num_reader_blocks=0,
-    ).run()
+    metrics = _evaluate(
+        world, tmp_path, retriever="hybrid", num_reader_blocks=0
+    )
     # It leaves out the question for which nothing was found.
     for k, value in ((1, "answer_recall@1"), (5, "answer_recall@5")):
         assert found[ir_measures.Success @ k] * 2 == pytest.approx(
@@ -173,11 +177,6 @@ def test_nothing_is_searched_that_cannot_be_written(world, tmp_path):
     assert _read(world["output"]) == before
 
 
-def _answers(directory):
-    with open(f"{directory}/predictions.jsonl", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.mark.parametrize(
     "form", ["trec", pytest.param("dpr", marks=pytest.mark.slow)]
 )
@@ -186,11 +185,8 @@ def test_what_was_written_is_read_from(world, tmp_path, form):
     Retrieve(**world, form=form).run()
     found = []
     for name, retriever in (("own", "realm"), ("given", world["output"])):
-        output = str(tmp_path / name)
-        made = Evaluate(
-            **{**world, "output": output}, retriever=retriever
-        ).run()
-        found.append((made.metrics, _answers(output)))
+        made = _evaluate(world, tmp_path / name, retriever=retriever)
+        found.append((made.metrics, made.predictions))
     (own, own_rows), (given, given_rows) = found
     assert given == own
     for wanted, row in zip(own_rows, given_rows, strict=True):
@@ -203,11 +199,7 @@ def test_its_recall_is_its_own(world, tmp_path):
     """Block 1 holds no answer of q2."""
     with open(world["output"], "w") as file:
         file.write("q2 Q0 1 1 0.5 any\n")
-    made = Evaluate(
-        **{**world, "output": str(tmp_path / "evaluation")},
-        retriever=world["output"],
-        num_reader_blocks=0,
-    ).run()
+    made = _evaluate(world, tmp_path, num_reader_blocks=0)
     assert made.metrics["answer_recall@20"] == 0
     assert set(made.parents) == {"model", "index", "questions", "ranking"}
 
@@ -216,12 +208,8 @@ def test_fewer_blocks_and_no_order(world, tmp_path):
     """Scores decide, and where nothing was found there is no answer."""
     with open(world["output"], "w") as file:
         file.write("q2 Q0 3 1 0.5 any\nq2 Q0 1 2 7 any\n")
-    made = Evaluate(
-        **{**world, "output": str(tmp_path / "evaluation")},
-        retriever=world["output"],
-        calibrate=True,
-    ).run()
-    nothing, rows, blank = _answers(made.path)
+    made = _evaluate(world, tmp_path, calibrate=True)
+    nothing, rows, blank = made.predictions
     assert (nothing["prediction"], blank["prediction"]) == ("", "")
     assert rows["retrieved"] == [1, 3] and nothing["retrieved"] == []
     assert rows["prediction"] != ""
@@ -242,13 +230,9 @@ def test_fewer_blocks_and_no_order(world, tmp_path):
 def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
     with open(world["output"], "w") as file:
         file.write(text)
-    output = tmp_path / "evaluation"
     with pytest.raises(InputError, match=message):
-        Evaluate(
-            **{**world, "output": str(output)},
-            retriever=world["output"],
-        ).run()
-    assert not output.exists()
+        _evaluate(world, tmp_path)
+    assert not (tmp_path / "evaluation").exists()
 
 
 def test_articles_are_not_for_dprs_json(world):

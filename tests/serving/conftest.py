@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from rest_client import Client
 from tensorflow.core.protobuf import meta_graph_pb2
 from version_world import World
 from waiting import wait_for
@@ -228,6 +229,12 @@ def serve_fake(fake_servable, tmp_path):
             return running
 
         yield start
+
+
+@pytest.fixture
+def serve(serve_fake):
+    """Starts such a server; gives a client of its REST port."""
+    return lambda **options: Client(serve_fake(**options))
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ def test_output_filter_and_version_are_honoured(stub):
     "changes, code, message",
     [
         ({"model": "other"}, "NOT_FOUND", r"Latest\(other\)"),
-        ({"model": ""}, "INVALID_ARGUMENT", "no name specified"),
-        ({"version": 7}, "NOT_FOUND", r"Specific\(realm, 7\)"),
+        ({"model": ""}, "INVALID_ARGUMENT", "ModelSpec has no name specified"),
+        ({"version": 7}, "NOT_FOUND", r"Servable .* Specific\(realm, 7\)"),
         ({"label": "a"}, "INVALID_ARGUMENT", "knows no version labels"),
         ({"signature": "nope"}, "FAILED_PRECONDITION", '"nope" not found'),
         ({"num_rows": 129}, "INVALID_ARGUMENT", "has 129 rows, more than"),
@@ -153,6 +153,9 @@ def test_status_and_health(channel):
     assert_refused(
         stub.GetModelStatus, request, "NOT_FOUND", "version 9 of model other"
     )
+    request.model_spec.ClearField("version")
+    words = "Could not find any versions of model other"
+    assert_refused(stub.GetModelStatus, request, "NOT_FOUND", words)
     health = health_pb2_grpc.HealthStub(channel)
     for name in ("", "tensorflow.serving.PredictionService"):
         check = health_pb2.HealthCheckRequest(service=name)

@@ -20,11 +20,6 @@ def client(running):
     return Client(running)
 
 
-@pytest.fixture
-def serve(serve_fake):
-    return lambda **options: Client(serve_fake(**options))
-
-
 def nested(rank):
     """A string in so many lists."""
     return functools.reduce(lambda inner, _: [inner], range(rank), "x")

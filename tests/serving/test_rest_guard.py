@@ -15,11 +15,6 @@ from realm_tf.serving import rest_server
 from realm_tf.serving.request_handler import RequestHandler
 
 
-@pytest.fixture
-def serve(serve_fake):
-    return lambda **options: Client(serve_fake(**options))
-
-
 def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
     client = serve(max_pending=1)
     first = threading.Thread(target=client.post, args=({"inputs": ["?"]},))

@@ -165,30 +165,6 @@ def test_versions_that_are_deleted_are_let_go(world):
         assert version == servable.run() == 1
 
 
-def test_requests_for_what_is_not_there(world):
-    world.add(1)
-    world.start()
-    for name, version, code, message in [
-        ("", None, "INVALID_ARGUMENT", "ModelSpec has no name specified."),
-        ("x", None, "NOT_FOUND", r"for request: Latest\(x\)$"),
-        (
-            "realm",
-            2,
-            "NOT_FOUND",
-            r"^Servable .* request: Specific\(realm, 2\)$",
-        ),
-    ]:
-        with (
-            refused(code, message),
-            world.versions.use(name, version=version),
-        ):
-            raise AssertionError("it was found")
-    with refused("NOT_FOUND", "^Could not find any versions of model x$"):
-        world.versions.status("x")
-    with refused("NOT_FOUND", "^Could not find version 2 of model realm$"):
-        world.versions.status("realm", version=2)
-
-
 def _slow_load(world):
     """A load that stops at version 2, when it does, and what lets it go on."""
     loading = threading.Event()
