@@ -15,6 +15,7 @@ from waiting import wait_for
 from realm_tf.errors import InputError
 from realm_tf.export import card
 from realm_tf.serving import memory
+from realm_tf.serving import server
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.servable import SavedModelServable
 
@@ -123,6 +124,20 @@ def test_states_are_apart(exports):
         _ask(third)
     second.close()
     assert graph() is None
+
+
+def test_a_server_takes_a_state_into_its_graph(exports, tmp_path):
+    shutil.copytree(exports / "1", tmp_path / "1")
+    with server.start(str(tmp_path)) as running:
+        versions = running._versions
+        with versions.use("realm") as (_, batching):
+            graph = batching.servable._runtime
+        shutil.copytree(exports / "2", tmp_path / "copy")
+        (tmp_path / "copy").rename(tmp_path / "2")
+        wait_for(lambda: versions.current == 2)
+        with versions.use("realm") as (_, batching):
+            assert batching.servable._runtime is graph
+            assert _ask(batching.servable) == ([4.0], [b"text 2"])
 
 
 @pytest.mark.parametrize("number, weight", [(4, 3), (5, 2), (6, 3)])

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 
-import keras
 import ml_dtypes
 import numpy as np
 import pytest
@@ -146,33 +145,10 @@ def test_the_metadata_says_what_was_done(world, trained):
             expected[name] = fingerprints.fingerprint(data)
     assert model.parents == expected
     assert model.parameters["max_block_length"] == 24
-    assert sorted(os.listdir(model.path)) == FILES
-
-
-@pytest.mark.slow
-def test_the_command_that_is_shown_makes_the_same_model(
-    world, trained, tmp_path, capsys
-):
-    """With blocks that are not packed, from a recipe as an object."""
-    kind, model = trained
-    recipe = {
-        "ict": ict.RECIPES["tiny"],
-        "dpr": dpr.RECIPES["dpr_tiny"],
-    }[kind]
-    operation = _operation(
-        kind,
-        world,
-        tmp_path / "again",
-        blocks=world["blocks"],
-        recipe=recipe,
-    )
-    # Whatever was drawn before.
-    keras.utils.set_random_seed(77)
-    assert cli.main(shlex.split(operation.command_line())[1:]) == 0
-    shown = capsys.readouterr().out
-    assert f"{operation.output}: " in shown and "accuracy" in shown
+    shown = _operation(kind, world, model.path).report(model)
+    assert f"{model.path}: " in shown and "accuracy" in shown
     assert ("run `realm embed` and `realm index`" in shown) == (kind == "dpr")
-    assert operation.result.fingerprint == model.fingerprint
+    assert sorted(os.listdir(model.path)) == FILES
 
 
 @pytest.mark.slow
