@@ -26,23 +26,6 @@ def test_it_prints_the_metadata(blocks_dir, capsys):
     assert printed["counts"]["articles_kept"] == 6
 
 
-@pytest.mark.parametrize(
-    "fixture, kind",
-    [
-        ("blocks_dir", "blocks"),
-        ("model_dir", "model"),
-        ("embeddings_dir", "embeddings"),
-        ("brute_force_index_dir", "index"),
-        ("scann_index_dir", "index"),
-    ],
-)
-def test_every_kind_says_what_it_is(fixture, kind, request):
-    directory = request.getfixturevalue(fixture)
-    found = Inspect(directories=directory).run()
-    assert found.kind == kind
-    assert len(found.fingerprint) == 16
-
-
 def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     annotated, page = str(tmp_path / "annotated"), tmp_path / "spans.html"
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()

@@ -38,38 +38,6 @@ FILTERED = ("serving_default_filtered", "retrieve_filtered")
 
 
 @pytest.mark.parametrize(
-    "signature, sent, wanted, filters",
-    [
-        ("", None, FILTERED[0], [b"t=x;", b"t=x;"]),
-        ("serving_default", None, FILTERED[0], [b"t=x;", b"t=x;"]),
-        ("retrieve", None, FILTERED[1], [b"t=x;", b"t=x;"]),
-        (FILTERED[1], [b"t=y", b""], FILTERED[1], [b"t=x;t=y", b"t=x;"]),
-        (FILTERED[0], [b"t!=x|y;", b";"], None, [b"t=x;t!=x|y;", b"t=x;;"]),
-    ],
-)
-def test_what_is_found_for_a_key_that_sees_a_part(
-    signature, sent, wanted, filters
-):
-    inputs = dict(QUESTIONS)
-    if sent is not None:
-        inputs["filter"] = np.array(sent, object)
-    found = restricted(
-        PredictRequest(inputs, signature),
-        "t=x",
-        _definitions(*NAMES, *FILTERED),
-    )
-    assert found.signature == (wanted or signature)
-    assert found.inputs["filter"].tolist() == filters
-    assert found.inputs["question"] is inputs["question"]
-
-
-def test_what_finds_nothing_is_open_to_every_key():
-    for name in ("embed_query", "embed_block"):
-        request = PredictRequest(QUESTIONS, name)
-        assert restricted(request, "t=x", _definitions(*NAMES)) is request
-
-
-@pytest.mark.parametrize(
     "signature", ["", "retrieve", "anything", "__saved_model_init_op"]
 )
 def test_a_key_that_sees_a_part_is_refused_without_fields(signature):
