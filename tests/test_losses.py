@@ -173,12 +173,6 @@ def test_bfloat16_is_read_exactly_and_computed_in_float32(form):
     )
 
 
-def test_an_unknown_marginalization_is_refused():
-    arrays, mask_weights, mask = _world()
-    with pytest.raises(ValueError, match="marginalization='block'"):
-        _marginal(mask_weights, mask, "block")[0](**arrays)
-
-
 @pytest.mark.parametrize(
     "scores",
     [[1e37, -1e37, 3.0], [-1e4, -1e4, -1e4], [80.0, 90.0, -90.0]],

@@ -5,21 +5,6 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.operations.chunk import Chunk
-
-
-def test_other_blocks_are_refused(
-    tmp_path, model_dir, articles_path, vocabulary_path, scann_index_dir
-):
-    blocks = str(tmp_path / "blocks")
-    Chunk(
-        input=articles_path,
-        output=blocks,
-        vocab=vocabulary_path,
-        max_block_length=60,
-    ).run()
-    with pytest.raises(InputError, match="not made from .*/blocks "):
-        Corpus.load(model_dir, blocks, scann_index_dir)
 
 
 def test_blocks_too_long_for_the_reader_are_refused(
