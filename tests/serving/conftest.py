@@ -31,6 +31,17 @@ FRANKENSTEIN = (
     "It came out in London."
 )
 TOWER = "Café culture aside, the Eiffel Tower stands in Paris."
+URL = "https://example.org/frankenstein"
+LONDON = (2, "London", "London is large.", "", "London")
+CANDIDATES = [
+    [
+        (7, "Frankenstein", FRANKENSTEIN, URL, "Mary Shelley", -0.5),
+        (*LONDON, -1.0),
+    ],
+    [(3, "Eiffel Tower", TOWER, "", "Paris", -0.25), (*LONDON, -1.5)],
+    [],
+]
+PADDING = 3 * [(-1, "", "", "", "", float("-inf"))]
 ROWS = {
     "answer": ["Mary Shelley", "Paris", ""],
     "score": [12.5, 9.25, 0.0],
@@ -39,49 +50,26 @@ ROWS = {
     "block_id": [7, 3, -1],
     "title": ["Frankenstein", "Eiffel Tower", ""],
     "text": [FRANKENSTEIN, TOWER, ""],
-    "url": ["https://example.org/frankenstein", "", ""],
+    "url": [URL, "", ""],
     "start": [FRANKENSTEIN.index("Mary"), TOWER.index("Paris"), 0],
     "limit": [FRANKENSTEIN.index("Mary") + 12, len(TOWER) - 1, 0],
     "nbest_answer": [["Mary Shelley", "1818"], ["Paris", ""], ["", ""]],
     "nbest_score": [[12.5, 3.0], [9.25, 0.0], [0.0, 0.0]],
-    "candidate_block_id": [[7, 2, -1], [3, 2, -1], [-1, -1, -1]],
-    "candidate_title": [
-        ["Frankenstein", "London", ""],
-        ["Eiffel Tower", "London", ""],
-        ["", "", ""],
-    ],
-    "candidate_text": [
-        [FRANKENSTEIN, "London is large.", ""],
-        [TOWER, "London is large.", ""],
-        ["", "", ""],
-    ],
-    "candidate_url": [
-        ["https://example.org/frankenstein", "", ""],
-        ["", "", ""],
-        ["", "", ""],
-    ],
-    "candidate_answer": [
-        ["Mary Shelley", "London", ""],
-        ["Paris", "London", ""],
-        ["", "", ""],
-    ],
-    "candidate_log_prob": [
-        [-0.5, -1.0, float("-inf")],
-        [-0.25, -1.5, float("-inf")],
-        [float("-inf")] * 3,
-    ],
+    **{
+        f"candidate_{name}": [
+            [each[place] for each in (*row, *PADDING)][:3] for row in CANDIDATES
+        ]
+        for place, name in enumerate(
+            ("block_id", "title", "text", "url", "answer", "log_prob")
+        )
+    },
 }
 
 
 def _column(values):
-    first = values[0][0] if isinstance(values[0], list) else values[0]
-    dtype = {
-        bool: tf.bool,
-        int: tf.int64,
-        float: tf.float32,
-        str: tf.string,
-    }[type(first)]
-    return tf.Variable(tf.constant(values, dtype))
+    column = tf.constant(values)
+    is_integer = column.dtype.is_integer
+    return tf.Variable(tf.cast(column, tf.int64) if is_integer else column)
 
 
 class AnswerModule(tf.Module):
