@@ -5,6 +5,7 @@ import uuid
 import numpy as np
 import pytest
 import tensorflow as tf
+from one_row import one_row
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
@@ -48,15 +49,9 @@ def expected(model_dir, blocks_dir):
     for block in Blocks(blocks_dir).read():
         title = [tokenizer.cls_id, *block.title_ids, tokenizer.sep_id]
         body = [*block.token_ids, tokenizer.sep_id]
-        inputs = {
-            "token_ids": [title + body],
-            "segment_ids": [[0] * len(title) + [1] * len(body)],
-            "padding_mask": [[1] * (len(title) + len(body))],
-        }
+        segments = [0] * len(title) + [1] * len(body)
         rows.append(
-            loaded.model.block_embedder(
-                {name: np.array(value) for name, value in inputs.items()}
-            )
+            loaded.model.block_embedder(one_row(title + body, segments))
         )
     return np.concatenate(rows)
 

@@ -9,7 +9,6 @@ from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.models import model_directory
 from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
-from realm_tf.operations.annotate import Annotate
 from realm_tf.training import trainers
 
 RECIPE = RECIPES["tiny"].replace(batch_size=4)
@@ -26,12 +25,9 @@ def loaded(tmp_path_factory, model_dir):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory, blocks_dir, loaded):
-    root = tmp_path_factory.mktemp("packed")
-    annotated = str(root / "annotated")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    path = str(root / "passages.arrow")
-    TokenizedPassages.write(path, Passages(annotated), loaded[1].tokenizer)
+def corpus(tmp_path_factory, blocks_dir, annotated_dir, loaded):
+    path = str(tmp_path_factory.mktemp("packed") / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated_dir), loaded[1].tokenizer)
     return Blocks(blocks_dir).records, TokenizedPassages(path)
 
 

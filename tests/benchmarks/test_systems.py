@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import stage_directories
 import systems
+import tiny_models
 
 import realm_tf as realm
 from realm_tf.answering import bootstrap
-from realm_tf.checkpoints import random_weights
 from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
-from realm_tf.models import model_directory
 
 # A masked-LM warm-up and pre-training of two steps each.
 SET_PRETRAIN = (
@@ -315,31 +314,21 @@ def test_intervals_are_over_questions(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
+def world(
+    tmp_path_factory,
+    vocabulary_path,
+    blocks_dir,
+    annotated_dir,
+    questions_path,
+):
     """A random model of one layer, blocks, corpus, questions."""
     root = tmp_path_factory.mktemp("systems")
-    loaded = random_weights.random(
-        vocab=vocabulary_path,
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=8,
-        projection_dim=4,
-        seed=1,
-    )
-    for variable in loaded.model.trainable_variables:
-        if len(variable.shape) > 1:
-            variable.assign(25.0 * variable)
-    model_directory.save(loaded, str(root / "model"))
-    realm.Annotate(
-        output=str(root / "annotated"), tagger="rules", blocks=blocks_dir
-    ).run()
     for name in ("nq.dev.jsonl", "nq.test.jsonl"):
         shutil.copy(questions_path, root / name)
     return {
-        "model": str(root / "model"),
+        "model": tiny_models.save(vocabulary_path, str(root / "model"), seed=1),
         "blocks": blocks_dir,
-        "corpus": str(root / "annotated"),
+        "corpus": annotated_dir,
         "train": (questions_path,),
         "dev": str(root / "nq.dev.jsonl"),
         "test": (str(root / "nq.test.jsonl"),),

@@ -7,17 +7,13 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masked_lm_warm_up
 from realm_tf.data.tokenized_passages import TokenizedPassages
-from realm_tf.operations.annotate import Annotate
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory, blocks_dir, tokenizer):
+def corpus(tmp_path_factory, blocks_dir, annotated_dir, tokenizer):
     """The same blocks as passages and as blocks."""
-    root = tmp_path_factory.mktemp("packed")
-    annotated = str(root / "annotated")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    path = str(root / "passages.arrow")
-    TokenizedPassages.write(path, Passages(annotated), tokenizer)
+    path = str(tmp_path_factory.mktemp("packed") / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated_dir), tokenizer)
     return TokenizedPassages(path), Blocks(blocks_dir).records
 
 

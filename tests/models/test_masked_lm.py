@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from one_row import one_row
 
 from realm_tf.data.masked_lm_warm_up import KINDS
 from realm_tf.models.knowledge_augmented_encoder import (
@@ -42,14 +43,11 @@ def _log_probs(model, row):
     """By the encoder, of one row that was joined by hand."""
     tokens, query_length = JOINED[row]
     logits = model.knowledge_augmented_encoder(
-        {
-            "token_ids": np.array([tokens]),
-            "segment_ids": np.array(
-                [[int(i >= query_length) for i in range(len(tokens))]]
-            ),
-            "padding_mask": np.ones((1, len(tokens)), "int32"),
-            "mask_positions": BATCH["mask_positions"][[row]],
-        }
+        one_row(
+            tokens,
+            [int(i >= query_length) for i in range(len(tokens))],
+            mask_positions=BATCH["mask_positions"][[row]],
+        )
     )
     logits = np.asarray(logits, "float64")[0]
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))

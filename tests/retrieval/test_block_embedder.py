@@ -1,6 +1,7 @@
 import eight_devices
 import numpy as np
 import pytest
+from one_row import one_row
 
 from realm_tf.models import model_directory
 from realm_tf.retrieval import block_embedder
@@ -23,11 +24,7 @@ def _direct(loaded, title, body, *, max_length, segment_ids=(0, 1)):
     ]
     segments = [segment_ids[0]] * (len(title) + 2)
     segments += [segment_ids[1]] * (len(body) + 1)
-    inputs = {
-        "token_ids": np.array([token_ids], "int32"),
-        "segment_ids": np.array([segments], "int32"),
-        "padding_mask": np.ones((1, len(token_ids)), "int32"),
-    }
+    inputs = one_row(token_ids, segments)
     return np.asarray(loaded.model.block_embedder(inputs))[0]
 
 

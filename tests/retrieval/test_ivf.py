@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import search_oracle
+from graph_ops import op_names
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval import row_table
@@ -20,16 +21,12 @@ def _clustered(num_rows, seed=0, width=32):
     return rows.astype("float32")
 
 
-def _drawn(num_rows, num_queries, draw=search_oracle.rows):
-    return draw(num_rows), draw(num_queries, seed=1)
-
-
 def _scored(index, query):
     """Ids that a search scores: partition after partition, one by one."""
     state = index.state()
     limits = np.cumsum(state["sizes"])
     order = np.argsort(-(state["centroids"] @ query), kind="stable")
-    ids = np.concatenate(
+    return np.concatenate(
         [
             state["block_ids"][limit - size : limit]
             for size, limit in zip(
@@ -37,7 +34,6 @@ def _scored(index, query):
             )
         ]
     )
-    return ids
 
 
 def _reference(index, embeddings, queries, num_candidates):
@@ -64,7 +60,8 @@ class TestSomePartitions:
     @pytest.mark.parametrize("num_probed", [1, 3, 19])
     @pytest.mark.parametrize("num_candidates", [1, 4, 300])
     def test_the_best_partitions_are_scored(self, num_probed, num_candidates):
-        embeddings, queries = _drawn(300, 23)
+        embeddings = search_oracle.rows(300)
+        queries = search_oracle.rows(23, seed=1)
         index = Ivf.build(embeddings, num_partitions=20, num_probed=num_probed)
         assert not index.is_exact
         assert index.num_scored == 15 * num_probed
@@ -219,23 +216,8 @@ def test_a_saved_search_holds_only_ops_of_tensorflow(tmp_path, quantize):
         eager = module.index.search(queries, 4)
         np.testing.assert_array_equal(block_ids, eager[1])
         np.testing.assert_allclose(scores, eager[0], atol=1e-5)
-    ops = _op_types(tmp_path)
+    ops = op_names(tmp_path)
     assert {"While", "GatherV2", "TopKV2"} <= {
         name.removeprefix("Stateless") for name in ops
     }
     assert not {name for name in ops if not hasattr(tf.raw_ops, name)}
-
-
-def _op_types(directory):
-    """Types of all ops in a SavedModel, those in its functions included."""
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    saved = saved_model_pb2.SavedModel()
-    saved.ParseFromString((directory / "saved_model.pb").read_bytes())
-    graphs = [meta_graph.graph_def for meta_graph in saved.meta_graphs]
-    return {
-        node.op
-        for graph in graphs
-        for nodes in [graph.node, *(f.node_def for f in graph.library.function)]
-        for node in nodes
-    }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from one_row import one_row
 
 from realm_tf.answering import lexical_weight
 from realm_tf.answering.corpus import Corpus
@@ -31,12 +32,7 @@ def queries(corpus):
     """Each embedded alone, without padding."""
     rows = []
     for question in QUESTIONS:
-        ids = np.array([query_wordpieces(question, corpus.loaded.tokenizer)])
-        inputs = {
-            "token_ids": ids,
-            "segment_ids": 0 * ids,
-            "padding_mask": 0 * ids + 1,
-        }
+        inputs = one_row(query_wordpieces(question, corpus.loaded.tokenizer))
         rows.append(np.asarray(corpus.loaded.model.embed_queries(inputs))[0])
     return np.stack(rows)
 

@@ -6,6 +6,7 @@ one block only; random weights without dropout.
 
 import loss_oracle
 import numpy as np
+from one_row import one_row
 
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
@@ -105,18 +106,10 @@ def to_numpy(outputs):
     return {name: np.asarray(value) for name, value in outputs.items()}
 
 
-def _inputs(ids, segments):
-    return {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.array([segments], "int32"),
-        "padding_mask": np.ones((1, len(ids)), "int32"),
-    }
-
-
 def ranking(model, query):
-    embedding = np.asarray(
-        model.open_qa.query_embedder(_inputs(query, [0] * len(query)))
-    )[0].astype("float64")
+    embedding = np.asarray(model.open_qa.query_embedder(one_row(query)))[
+        0
+    ].astype("float64")
     scores = 2.0 * (np.asarray(model.index.embeddings) @ embedding)
     order = sorted(range(len(BODIES)), key=lambda block: -scores[block])
     return order[: model.num_candidates], scores
@@ -140,7 +133,7 @@ def spans_of(model, query, block, relevance, answers):
     body = BODIES[block]
     joined = [*query, *body, SEP]
     segments = [0] * len(query) + [1] * (len(body) + 1)
-    logits = np.asarray(model.open_qa.reader(_inputs(joined, segments)))[0]
+    logits = np.asarray(model.open_qa.reader(one_row(joined, segments)))[0]
     right = {
         (start, start + len(answer))
         for answer in answers

@@ -1,6 +1,8 @@
 """Probes recomputed slowly: what `realm probe` must find."""
 
 import numpy as np
+from loss_oracle import log_softmax
+from one_row import one_row
 
 from realm_tf.models.realm import NUM_SPARE
 
@@ -26,25 +28,9 @@ def masked_query(loaded, text, answers):
     return [*ids, tokenizer.sep_id], places, gold
 
 
-def _inputs(ids, segments, **more):
-    return {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.array([segments], "int32"),
-        "padding_mask": np.ones((1, len(ids)), "int32"),
-        **more,
-    }
-
-
-def _log_softmax(scores):
-    scores = np.asarray(scores, "float64")
-    shifted = scores - scores.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
 def _embed_query(loaded, ids):
-    return np.asarray(loaded.model.embed_queries(_inputs(ids, [0] * len(ids))))[
-        0
-    ].astype("float64")
+    (embedding,) = np.asarray(loaded.model.embed_queries(one_row(ids)))
+    return embedding.astype("float64")
 
 
 def read(world, text, answers, block_ids, max_block_length=24, max_body=24):
@@ -74,18 +60,18 @@ def read(world, text, answers, block_ids, max_block_length=24, max_body=24):
         ids = [cls, *title, sep, *embedded, sep]
         segments = [0] * (len(title) + 2) + [1] * (len(embedded) + 1)
         assert loaded.block_segment_ids == (0, 1)
-        embedding = loaded.model.block_embedder(_inputs(ids, segments))
+        embedding = loaded.model.block_embedder(one_row(ids, segments))
         scores.append(np.asarray(embedding)[0] @ _embed_query(loaded, query))
         body = body[:max_body]
         logits = loaded.model.knowledge_augmented_encoder(
-            _inputs(
+            one_row(
                 [*query, *body, sep],
                 [0] * len(query) + [1] * (len(body) + 1),
                 mask_positions=np.array([places], "int32"),
             )
         )
-        log_probs.append(_log_softmax(np.asarray(logits)[0]))
-    return _log_softmax(scores), np.array(log_probs), np.array(gold)
+        log_probs.append([log_softmax(row) for row in np.asarray(logits)[0]])
+    return log_softmax(scores), np.array(log_probs), np.array(gold)
 
 
 def search(world, text, answers):

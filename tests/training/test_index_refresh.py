@@ -187,13 +187,6 @@ def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
     assert refresh.get_state() == state
 
 
-def test_what_was_searched_is_kept(tmp_path):
-    refresh, seen = _fit(tmp_path, num_steps=8, every_steps=3, wait=True)
-    versions = IndexVersions(str(tmp_path))
-    assert refresh.get_state()["index_step"] == 6
-    np.testing.assert_array_equal(versions.read(6), seen.indices[-1])
-
-
 def test_an_index_on_request(tmp_path):
     """As an evaluation between two epochs asks for it."""
     model = Trainer()
