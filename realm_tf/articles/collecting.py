@@ -25,6 +25,7 @@ _SEPARATORS = frozenset(";|")
 def collect(
     paths: Iterable[str],
     *,
+    base_url: str | None = None,
     fields: tuple[str, ...] = (),
 ) -> tuple[dict[str, dict], collections.Counter, set[str]]:
     """All articles of some files and folders.
@@ -38,6 +39,8 @@ def collect(
 
     Args:
         paths: iterable of str. Files, folders or globs.
+        base_url: str. What comes before that path in a document's URL. Defaults
+            to `None`: nothing.
         fields: tuple of str. Names of what a search can filter by: keys of
             JSONL (or of its `fields`), columns of CSV and Parquet (single
             values and lists of text), of Markdown's front matter, `<meta>` of
@@ -57,7 +60,7 @@ def collect(
     """
     counts, unread = collections.Counter(), set()
     rows, places = {}, {}
-    for page, row in _rows(_files(paths), fields, counts, unread):
+    for page, row in _rows(_files(paths), base_url, fields, counts, unread):
         other = rows.setdefault(page.article_id, row)
         if {**other, "file": row["file"]} != row:
             raise InputError(
@@ -69,7 +72,7 @@ def collect(
     return dict(sorted(rows.items())), counts, unread
 
 
-def _rows(files, fields, counts, unread):
+def _rows(files, base_url, fields, counts, unread):
     """Yields each page that has text, and its row."""
     source, texts = None, {}
     for root, path, is_named in files:
@@ -78,7 +81,7 @@ def _rows(files, fields, counts, unread):
             format = readers.detect_format(path)
             counts["files"] += 1
             before = counts.total()
-            for page, file in _read(path, root, format):
+            for page, file in _read(path, root, format, base_url):
                 if page.dropped == documents.UNREADABLE:
                     unread.add(_below(path, root))
                 if row := _row(page, file, format, counts):
@@ -150,21 +153,30 @@ def _below(path, root):
     return os.path.relpath(path, root) if root else os.path.basename(path)
 
 
-def _read(path, root, format):
+def _read(path, root, format, base_url):
     """Yields each page, and the file that it is in."""
     below = _below(path, root)
-    base = None
-    if format in _OF_FILES:
+    if format not in _OF_FILES:
+        for page in readers.read_pages(path, format=format, base_url=base_url):
+            yield page, below
+        return
+    folder = urllib.parse.quote(os.path.dirname(below))
+    base = "/".join(filter(None, ((base_url or "").rstrip("/"), folder)))
+    for page in readers.read_pages(
         # Something, or a page would have no URL.
-        base = urllib.parse.quote(os.path.dirname(below)) or "."
-    for page in readers.read_pages(path, format=format, base_url=base):
-        if base and page.article_id.startswith(f"{path}#"):
+        path,
+        format=format,
+        base_url=base or ".",
+    ):
+        of_file = page.article_id.startswith(f"{path}#")
+        if of_file:
             page.article_id = below + page.article_id.removeprefix(path)
+        if not base_url and of_file:
             # The path of its file.
             page.url = urllib.parse.unquote(page.url.removeprefix("./"))
-        elif base and page.url == pages.page_url(base, page.title):
+        elif page.url == pages.page_url(base or ".", page.title):
             # It has none of its own.
-            page.url = ""
+            page.url = pages.page_url(base_url, page.title) if base_url else ""
         yield page, below
 
 

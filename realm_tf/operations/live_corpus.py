@@ -65,6 +65,9 @@ class CreateCorpus(Operation):
     in seconds: the others are built again, with a new graph"""
     fields: tuple[str, ...] = ()
     """names of what a filter can choose documents by, such as date or tags"""
+    base_url: str | None = None
+    """what comes before a file's path in the URL that is shown (if not given:
+    the path alone)"""
 
     @property
     def result(self) -> LiveCorpus:
@@ -114,7 +117,9 @@ class CreateCorpus(Operation):
             calibration=fitted and dataclasses.asdict(fitted),
             foreign=foreign_questions.of(self.calibration),
         )
-        rows, counts, _ = collecting.collect(self.documents, fields=self.fields)
+        rows, counts, _ = collecting.collect(
+            self.documents, base_url=self.base_url, fields=self.fields
+        )
         if not rows:
             raise _nothing_left(settings, counts)
         with locked(os.path.join(self.output, "corpus")):
@@ -167,6 +172,7 @@ class SyncCorpus(Operation):
             before = corpus.state(manifest).documents()
             rows, counts, unread = collecting.collect(
                 self.documents or settings["documents"],
+                base_url=settings["base_url"],
                 fields=settings["fields"],
             )
             kept = {

@@ -90,11 +90,15 @@ def test_urls(write, tmp_path):
     write("s 2/rates #1.csv", "City,Stay\nOslo,160\n")
     write("a.csv", "id,title,text,url\n17,A,x,https://y\n18,B b,x,\n")
     folder = str(tmp_path / "docs")
-    rows, *_ = collect([folder])
-    assert {name: row["url"] for name, row in rows.items()} == {
-        "s 2/rates #1.csv#Oslo": "s 2/rates #1.csv",
-        "17": "https://y",
-        "18": "",
-    }
-    assert rows["17"]["file"] == "a.csv"
-    assert rows["s 2/rates #1.csv#Oslo"]["file"] == "s 2/rates #1.csv"
+    for base_url, of_file, of_row in (
+        (None, "s 2/rates #1.csv", ""),
+        ("https://b/", "https://b/s%202/rates%20%231.csv", "https://b/B_b"),
+    ):
+        rows, *_ = collect([folder], base_url=base_url)
+        assert {name: row["url"] for name, row in rows.items()} == {
+            "s 2/rates #1.csv#Oslo": of_file,
+            "17": "https://y",
+            "18": of_row,
+        }
+        assert rows["17"]["file"] == "a.csv"
+        assert rows["s 2/rates #1.csv#Oslo"]["file"] == "s 2/rates #1.csv"
