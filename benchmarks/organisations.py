@@ -10,6 +10,11 @@ them. A language model wrote all of them for this project, the questions in the 
 people who have not read the documents. Nobody who wrote them saw the handbook of the
 tests. 178 organisations are train, the other six dev.
 
+The archive's products/ has the documentation of 32 invented software products: 8 or 9
+pages in Markdown, HTML and reStructuredText, 40 such questions, and in near_misses.jsonl
+15 that the pages do not answer, each with the page that a reader would look at. Nothing
+has learned from them.
+
 Prints the metrics of a model on dev. With a corpus and questions, the model learns from
 train first. Each question is asked over the documents of its own organisation, by
 f(x, z) and BM25 of wordpieces.

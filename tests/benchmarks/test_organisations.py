@@ -1,5 +1,6 @@
 """The documents and questions that the package's reader learned from."""
 
+import html
 import json
 import pathlib
 import re
@@ -34,6 +35,28 @@ def test_every_question_is_answered_by_its_document(folder):
         plain = " ".join(re.sub(r"<[^>]+>", " ", text).split())
         assert any(answer in plain for answer in each["answer"]), each
         assert any(answer in each["excerpt"] for answer in each["answer"])
+
+
+def test_the_pages_of_products_answer_their_questions(folder):
+    products = folder.parent / "products"
+    asked = list(_asked(products))
+    missed = [
+        (path.parent, json.loads(line))
+        for path in products.glob("*/near_misses.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert (len(asked), len(missed)) == (32 * 40, 32 * 15)
+    questions = {each["question"] for _, each in (*asked, *missed)}
+    assert len(questions) == 32 * 55
+    for where, each in asked:
+        text = (where / each["document"]).read_text()
+        if each["document"].endswith(".html"):
+            text = html.unescape(re.sub(r"<[^>]+>", " ", text))
+        plain = " ".join(re.sub(r"[`*|]", " ", text).split())
+        for answer in each["answer"]:
+            assert answer in plain or answer in " ".join(text.split()), each
+        assert any(answer in each["excerpt"] for answer in each["answer"])
+    assert all((where / each["document"]).exists() for where, each in missed)
 
 
 def test_only_regular_files_below_the_folder_are_unpacked(
