@@ -322,9 +322,11 @@ class Scann(Index):
 def _free(handles):
     """Frees the memory of searchers, and empties the list."""
     import tensorflow as tf
+    from tensorflow.python.eager import context
 
-    # Python's collector may run while a graph is traced.
-    with tf.init_scope():
+    # Python's collector may run while any graph is built. `tf.init_scope` stays
+    # in a `tf.Graph`.
+    with context.eager_mode():
         while handles:
             tf.raw_ops.DestroyResourceOp(resource=handles.pop())
 
