@@ -6,8 +6,8 @@ kept. Any other directory is refused, neither used nor removed.
 
 import dataclasses
 import os
-import time
 import sys
+import time
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.directory import Artifact
