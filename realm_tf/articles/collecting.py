@@ -186,10 +186,10 @@ def fields_of(
     """The fields of a document, as text.
 
     A list is several values. Dates and times are written as in ISO 8601, true
-    and false in small letters. White space is collapsed; what is empty, and
-    what is there already, is dropped. A value that is neither text, number,
-    date nor list of these, or that holds a separator of filters, is left out
-    with a warning: one for the document.
+    and false in small letters. White space is collapsed; empty and repeated
+    values are dropped. A value is left out if it is no text, number, date or
+    list of these, or holds a separator of filters. Each such document gets
+    one warning.
 
     Args:
         values: mapping. What the source says of it, see `Page`.

@@ -187,12 +187,23 @@ def _read_parquet(file, path, _):
         read = [e.name for e in table.schema_arrow if _is_field(e.type)]
         number = 0
         for batch in table.iter_batches(columns=read):
-            for row in batch.to_pylist():
+            for row in _as_python(batch, path):
                 number += 1
                 yield _to_page(row, number, f"{path}:row {number}")
     except pyarrow.ArrowException as error:
         raise InputError(
             f"{path} is no whole Parquet file ({error}): fetch it again."
+        ) from error
+
+
+def _as_python(batch, path):
+    try:
+        return batch.to_pylist()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        # A year after 9999, nanoseconds, an unknown time zone.
+        raise InputError(
+            f"{path} has a date that Python cannot hold ({error}): write that "
+            "column as text."
         ) from error
 
 

@@ -211,6 +211,11 @@ def test_tables_that_are_none_are_refused(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"id": ["1"]}), path)
     with pytest.raises(InputError, match="has no column text, title"):
         list(readers.read_pages(path))
+    texts = {name: ["1"] for name in ("id", "title", "text")}
+    late = pyarrow.array([300_000_000_000], pyarrow.timestamp("s"))
+    pyarrow.parquet.write_table(pyarrow.table({**texts, "day": late}), path)
+    with pytest.raises(InputError, match="a date that Python cannot hold"):
+        list(readers.read_pages(path))
     with open(path, "r+b") as file:
         file.truncate(20)
     with pytest.raises(InputError, match="no whole Parquet file"):

@@ -1,4 +1,4 @@
-"""The embedded corpus and its questions belong together."""
+"""The packaged corpus matches its questions."""
 
 import collections
 import pathlib
