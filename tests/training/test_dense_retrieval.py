@@ -70,7 +70,7 @@ def test_without_dev_it_learns_its_questions(world, tmp_path):
     assert accuracy[-10:].mean() > accuracy[:2].mean() + 0.25
     assert rank[-10:].mean() < rank[:2].mean() - 1
     assert "best_step" not in metadata
-    assert set(metadata["parents"]) == {"blocks", "model", "questions"}
+    assert set(metadata["parents"]) == {"blocks", "model", "questions 0"}
 
 
 @pytest.mark.slow

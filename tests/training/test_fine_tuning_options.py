@@ -61,12 +61,6 @@ def test_blocks_that_a_file_ranks_are_read(
     open_qa_world, tmp_path, monkeypatch
 ):
     """Those of BM25 in a file are BM25's; where there are fewer, no others."""
-    # Few of the 5,000 candidates of the recipe are kept.
-    kept, search = [], Bm25.search
-    monkeypatch.setattr(fine_tuning, "_KEPT_BLOCKS", 3)
-    monkeypatch.setattr(
-        Bm25, "search", lambda *args: kept.append(args[2]) or search(*args)
-    )
     given = {name: open_qa_world[name] for name in ("model", "blocks")}
     (questions,) = open_qa_world["questions"]
     fixed = ("train_query_tower=false", "num_candidates=5000", "num_epochs=1")
@@ -83,6 +77,12 @@ def test_blocks_that_a_file_ranks_are_read(
     for each in asked:
         each["ctxs"] = [c for c in each["ctxs"] if not c["has_answer"]][:1]
     others.write_text(json.dumps(asked))
+    # Few of the 5,000 candidates of the recipe are kept.
+    kept, search = [], Bm25.search
+    monkeypatch.setattr(fine_tuning, "_KEPT_BLOCKS", 3)
+    monkeypatch.setattr(
+        Bm25, "search", lambda *args: kept.append(args[2]) or search(*args)
+    )
     trained = []
     for name, options in (
         ("bm25", {}),
