@@ -14,7 +14,11 @@ class Reader(EncoderModel):
     """BERT over join_BERT(question, block) with ORQA's span scorer.
 
         h_start, h_end = split(W h)
-        score(s, e) = v . LayerNorm(ReLU(h_start[s] + h_end[e]))
+        score(s, e) = v . LayerNorm(ReLU(h_start[s] + h_end[e])) - none
+        none = u . h[CLS] + c
+
+    A score is the log-odds of a span against "none": that the block does not
+    hold an answer. In a softmax beside the spans "none" has the score 0.
 
     Inputs as `BertEncoder`. The output is a float32 tensor
     `(batch_size, sequence_length, max_span_width)`, LayerNorm and scores
@@ -35,8 +39,12 @@ class Reader(EncoderModel):
         max_joint_length: int. Wordpieces of all that is read of a question and
             a block; the end of a longer block is not. It can be set. Defaults
             to `None`: all.
+        none_span: bool. Whether "none" is computed, a `Dense` layer `none` that
+            begins as 0. Defaults to `False`: it is 0, as of older models.
 
     References:
+        "None" is read off [CLS] as in [Devlin et al.,
+        2019](https://arxiv.org/abs/1810.04805), section 4.3.
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.2.
         Original code: google-research/language,
         language/orqa/models/orqa_model.py (sizes and epsilon).
@@ -50,6 +58,7 @@ class Reader(EncoderModel):
         layer_norm_epsilon=1e-3,
         reads_titles=False,
         max_joint_length=None,
+        none_span=False,
         **kwargs,
     ):
         inputs = make_inputs()
@@ -62,6 +71,12 @@ class Reader(EncoderModel):
             layer_norm_epsilon,
             name="span_scorer",
         )(sequence)
+        if none_span:
+            none = keras.layers.Dense(
+                1, kernel_initializer="zeros", dtype="float32", name="none"
+            )
+            # (b, 1) -> (b, 1, 1)
+            logits = logits - none(sequence[:, 0])[:, None]
         config = {
             "encoder": encoder,
             "span_hidden_dim": span_hidden_dim,
@@ -69,6 +84,7 @@ class Reader(EncoderModel):
             "layer_norm_epsilon": layer_norm_epsilon,
             "reads_titles": reads_titles,
             "max_joint_length": max_joint_length,
+            "none_span": none_span,
         }
         super().__init__(inputs, logits, config, **kwargs)
 

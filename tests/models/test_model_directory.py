@@ -44,6 +44,7 @@ def _loaded(make_encoder, randomize, *, shared):
         span_hidden_dim=6,
         max_span_width=3,
         layer_norm_epsilon=1e-4,
+        none_span=True,
     )
     randomize(reader, seed=3)
     query_embedder = tower(1)

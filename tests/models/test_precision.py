@@ -104,7 +104,9 @@ def test_auto_asks_jax(monkeypatch, unasked, platform, capability, expected):
         lambda encoder: Embedder(
             encoder, pooling="mean", projection_dim=None, normalize=True
         ),
-        lambda encoder: Reader(encoder, span_hidden_dim=4, max_span_width=3),
+        lambda encoder: Reader(
+            encoder, span_hidden_dim=4, max_span_width=3, none_span=True
+        ),
         KnowledgeAugmentedEncoder,
     ],
     ids=["projected", "mean", "reader", "masked-lm"],

@@ -16,7 +16,7 @@ MAKERS = {
         encoder, pooling="mean", projection_dim=4, normalize=True
     ),
     "reader": lambda encoder: Reader(
-        encoder, span_hidden_dim=6, max_span_width=3
+        encoder, span_hidden_dim=6, max_span_width=3, none_span=True
     ),
     "knowledge_augmented_encoder": KnowledgeAugmentedEncoder,
 }
