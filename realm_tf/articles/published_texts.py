@@ -14,6 +14,7 @@ elements, and refuses anything else there.
 import array
 import os
 import pickletools
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,116 +27,82 @@ from realm_tf.errors import InputError
 
 # Beside blocks.tfr (google-research/language, language/orqa).
 TITLES = "titles.tfr"
-_TEXTS = {
-    f"{size}BIN{kind}"
-    for size in ("SHORT_", "")
-    for kind in ("BYTES", "UNICODE")
-} | {"BINBYTES8", "BINUNICODE8"}
+# Names of the opcodes of bytes and str.
+_TEXT = re.compile("(SHORT_)?BIN(BYTES|UNICODE)8?")
 _PUTS = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"BINGET", "LONG_BINGET"}
 # Between the texts of a list.
 _PASSED = {"MARK", "APPEND", "APPENDS"}
 # In the memo: of anything that is no text.
 _NO_TEXT = (1 << 64) - 1
-_ADVICE = (
-    "Nothing of it was run. Write the texts again with numpy.save of a "
-    "one-dimensional array of bytes."
-)
 
 
 def read_pickled_texts(path: str) -> Iterator[bytes]:
     """The texts of an `.npy` file, in their order.
 
-    In constant memory, but for 8 bytes a text: where each of them stands, as
-    a text that is there twice is written once. The file is read from front
-    to back, such texts are looked up. Nothing in it is run.
+    Takes constant memory, besides 8 bytes for the place of each text: a text
+    that occurs twice is written once. Nothing in the file is run.
 
     Args:
         path: str. What `numpy.save` writes, by pickle protocol 3 to 5, of a
             one-dimensional object array of bytes or str. Local or remote.
 
     Yields:
-        bytes, a text; of a str, its UTF-8 as it stands there.
+        bytes, a text; of a str, its UTF-8.
 
     Raises:
-        InputError: if the file is missing, is none of that or ends early,
-            with the place in it. Texts before that place were given.
+        InputError: if the file is missing, truncated or of another form. Texts
+            before the damaged place were given.
     """
+    number = 0
     with pages.open_bytes(path) as file, pages.open_bytes(path) as again:
-        count = _read_header(file, path)
-        number = 0
-        for text in _read_list(file, again, path):
-            number += 1
-            yield text
-        if number != count:
-            raise InputError(
-                f"{path} has {number} texts, its header says {count}. {_ADVICE}"
-            )
-
-
-def _read_header(file, path):
-    """The number of texts."""
-    try:
-        # Later versions are for longer headers than that of an object array.
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    except ValueError as error:
-        raise InputError(
-            f"{path} is no .npy file: expected what numpy.save writes."
-        ) from error
-    if dtype.kind != "O" or len(shape) != 1:
-        raise InputError(
-            f"{path} has the shape {shape} and type {dtype}: expected a "
-            "one-dimensional object array of bytes."
-        )
-    return shape[0]
-
-
-def _read_list(file, again, path):
-    """Yields the texts of the first list of a pickle."""
-    # Of each object in the memo, where its text stands.
-    memo = array.array("Q")
-    last_text = _NO_TEXT
-    # None before the list.
-    in_list = None
-    try:
-        for opcode, argument, offset in pickletools.genops(file):
-            if opcode.name in _PUTS:
-                memo.append(last_text)
-                continue
-            if opcode.name == "FRAME":
-                continue
-            last_text = _NO_TEXT
-            if opcode.name == "EMPTY_LIST" and in_list is None:
-                in_list = True
-            elif opcode.name in _TEXTS:
-                last_text = offset
-                if in_list:
-                    yield _as_bytes(argument)
-            elif not in_list or opcode.name in _PASSED:
-                continue
-            elif opcode.name in _GETS and memo[argument] != _NO_TEXT:
-                again.seek(memo[argument])
-                _, text, _ = next(pickletools.genops(again))
-                yield _as_bytes(text)
-            elif opcode.name == "TUPLE":
-                in_list = False
-            else:
-                raise InputError(
-                    f"{path} is no array of texts: found {opcode.name} (byte "
-                    f"{offset}). {_ADVICE}"
+        try:
+            # Later versions are for longer headers than that of an object
+            # array.
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if dtype.kind != "O" or len(shape) != 1:
+                raise ValueError(f"an array of shape {shape}, type {dtype}")
+            for text in _texts(file, again):
+                number += 1
+                yield (
+                    text
+                    if type(text) is bytes
+                    else text.encode(errors="surrogatepass")
                 )
-    except InputError:
-        raise
-    except (ValueError, IndexError) as error:
-        raise InputError(
-            f"{path} is truncated or no array of texts, at byte "
-            f"{file.tell()}: {error}. {_ADVICE}"
-        ) from error
+            if number != shape[0]:
+                raise ValueError(f"its header says {shape[0]} texts")
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"{path} is truncated or no array of texts (after {number} "
+                f"texts: {error}). Nothing of it was run. Write the texts again "
+                "with numpy.save of a one-dimensional array of bytes."
+            ) from error
 
 
-def _as_bytes(text):
-    return text if type(text) is bytes else text.encode(errors="surrogatepass")
+def _texts(file, again):
+    """Yields the texts of the first list of a pickle, which ends a tuple."""
+    # Of each object in the memo, the place of its text.
+    memo, place, in_list = array.array("Q"), _NO_TEXT, False
+    for opcode, argument, offset in pickletools.genops(file):
+        if opcode.name in _PUTS:
+            memo.append(place)
+            continue
+        if opcode.name == "FRAME":
+            continue
+        place = offset if _TEXT.fullmatch(opcode.name) else _NO_TEXT
+        if not in_list:
+            in_list = opcode.name == "EMPTY_LIST"
+        elif opcode.name == "TUPLE":
+            return
+        elif place != _NO_TEXT:
+            yield argument
+        elif opcode.name in _GETS and memo[argument] != _NO_TEXT:
+            again.seek(memo[argument])
+            _, text, _ = next(pickletools.genops(again))
+            yield text
+        elif opcode.name not in _PASSED:
+            raise ValueError(f"found {opcode.name} at byte {offset}")
 
 
 def _read_records(file, path, _):
