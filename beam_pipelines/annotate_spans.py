@@ -29,6 +29,9 @@ COUNTERS = (
     "dropped_crossing_spans",
     "dropped_overlapping_spans",
 )
+# A few seconds of work for rules, minutes for a model: what a killed run
+# loses, and what the workers share out (our choice).
+PASSAGES_PER_SHARD = 5_000
 # Blocks that a tagger gets at once (our choice): enough sentences to batch
 # those of equal length.
 BLOCKS_PER_CALL = 64
@@ -42,7 +45,6 @@ def write_passages(
     blocks: Blocks,
     *,
     tagger: dict,
-    passages_per_shard: int,
     has_block_ids: bool,
     options: PipelineOptions,
 ) -> dict:
@@ -52,7 +54,6 @@ def write_passages(
         stage: `Stage`. Removed again if no span is found.
         blocks: `Blocks`.
         tagger: dict. Arguments of `taggers.make_tagger`.
-        passages_per_shard: int.
         has_block_ids: bool. Whether the passages are blocks of the knowledge
             corpus.
         options: `PipelineOptions`.
@@ -63,7 +64,7 @@ def write_passages(
     Raises:
         InputError: if a worker found a mistake, or there is no span at all.
     """
-    limits = range(0, blocks.num_blocks, passages_per_shard)
+    limits = range(0, blocks.num_blocks, PASSAGES_PER_SHARD)
     shards = resumable.plan_shards(
         stage.path("annotated"),
         record_files.ENDING,

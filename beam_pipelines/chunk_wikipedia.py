@@ -32,7 +32,6 @@ def write_blocks(
     stage: Stage,
     inputs: list[sources.Source],
     *,
-    num_shards: int | None,
     options: PipelineOptions,
     **reading,
 ) -> dict:
@@ -41,8 +40,6 @@ def write_blocks(
     Args:
         stage: `Stage`. Removed again if the input holds a mistake.
         inputs: list of `Source`. See `sources.find`.
-        num_shards: int or None. Files to write, at most one a block. `None`:
-            one per `BLOCKS_PER_SHARD` blocks.
         options: `PipelineOptions`.
         **reading: further arguments of `transforms.ChunkPages`.
 
@@ -58,7 +55,7 @@ def write_blocks(
         elements = sources.make_sources(inputs, num_local_workers(options))
         run_pipeline(
             lambda pipeline: _build(
-                pipeline, elements, chunk_pages, stage.directory, num_shards
+                pipeline, elements, chunk_pages, stage.directory
             ),
             options,
             directory,
@@ -94,7 +91,7 @@ def _prepare(stage, inputs):
     return directory
 
 
-def _build(pipeline, elements, chunk_pages, output, num_shards):
+def _build(pipeline, elements, chunk_pages, output):
     directory = chunk_pages.directory
     keep_first = transforms.KeepFirst(
         directory=directory,
@@ -137,7 +134,6 @@ def _build(pipeline, elements, chunk_pages, output, num_shards):
             AsList(found.dropped),
             output=output,
             directory=directory,
-            num_shards=num_shards,
             blocks_per_shard=BLOCKS_PER_SHARD,
         )
         | "Share shards" >> beam.Reshuffle()

@@ -34,7 +34,6 @@ from realm_tf.errors import InputError
 from realm_tf.progress import Progress
 
 _ERROR = "error.txt"
-_MODULUS = 1 << 256
 
 
 def clean(directory: str) -> None:
@@ -170,7 +169,7 @@ class Summary:
         shard_rows: list of int. Records of each.
         counts: Counter. Added up over shards.
         longest: int. The largest of all shards.
-        digest: int. The sum of the SHA-256 of the records.
+        digests: list of str. SHA-256 of the records of each shard.
     """
 
     shard_rows: list[int]
@@ -178,12 +177,12 @@ class Summary:
         default_factory=collections.Counter
     )
     longest: int = 0
-    digest: int = 0
+    digests: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def fingerprint(self) -> str:
-        """Of the records in their order, whatever the bounds of the shards."""
-        return fingerprints.fingerprint(f"{self.digest % _MODULUS:064x}")
+        """Of the records in their order."""
+        return fingerprints.fingerprint(*self.digests)
 
 
 def merge_summaries(paths: Iterable[str]) -> Summary:
@@ -194,7 +193,7 @@ def merge_summaries(paths: Iterable[str]) -> Summary:
         found.shard_rows += each["shard_rows"]
         found.counts.update(each["counts"])
         found.longest = max(found.longest, each["longest"])
-        found.digest += int(each["digest"], 16)
+        found.digests.append(each["digest"])
     return found
 
 
@@ -228,7 +227,7 @@ def write_records(
         "shard_rows": [table.num_rows],
         "counts": counts,
         "longest": longest,
-        "digest": f"{record_files.digest(table, shard.start):x}",
+        "digest": record_files.digest(table),
     }
     record_files.write(
         shard.path, [table], summary=summary, directory=directory

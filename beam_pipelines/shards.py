@@ -54,7 +54,6 @@ def plan_shards(
     *,
     output: str,
     directory: str,
-    num_shards: int | None,
     blocks_per_shard: int,
 ) -> Iterator[BlockShard]:
     """Divides all blocks, in their order, into shards of equal size.
@@ -64,9 +63,7 @@ def plan_shards(
         dropped: list of (part, page number). The dropped pages.
         output: str. Where the shards go.
         directory: str. Where the parts are.
-        num_shards: int or None. At most one a block. `None`: as many as
-            `blocks_per_shard` asks for.
-        blocks_per_shard: int.
+        blocks_per_shard: int. At most.
 
     Yields:
         `BlockShard`; nothing once some worker has reported an error.
@@ -79,7 +76,7 @@ def plan_shards(
     ordered = sorted(counts)
     starts = [0, *itertools.accumulate(counts[part] for part in ordered)]
     total = starts[-1]
-    num_shards = min(num_shards or -(-total // blocks_per_shard), total)
+    num_shards = -(-total // blocks_per_shard)
     if not total:
         return
     for shard in resumable.plan_shards(

@@ -157,13 +157,15 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
     from realm_tf.operations.chunk import Chunk
 
     output = str(tmp_path_factory.mktemp("world") / "blocks")
-    Chunk(
-        input=articles_path,
-        output=output,
-        vocab=vocabulary_path,
-        max_block_length=MAX_BLOCK_LENGTH,
-        num_shards=2,
-    ).run()
+    with pytest.MonkeyPatch.context() as patch:
+        pipeline = "realm_tf.beam_pipelines.chunk_wikipedia"
+        patch.setattr(f"{pipeline}.BLOCKS_PER_SHARD", 6)
+        Chunk(
+            input=articles_path,
+            output=output,
+            vocab=vocabulary_path,
+            max_block_length=MAX_BLOCK_LENGTH,
+        ).run()
     return output
 
 

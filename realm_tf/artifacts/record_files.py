@@ -144,59 +144,13 @@ def _array(values, type):
     return pa.ListArray.from_arrays(limits, flat)
 
 
-def digest(table: pa.Table, start: int) -> int:
-    """The sum of the SHA-256 of each row with its number.
-
-    The sum over shards does not depend on their bounds.
-
-    Args:
-        table: `pyarrow.Table`.
-        start: int. The number of the first row.
-    """
-    total = 0
-    for batch in table.to_batches():
-        slices = [part for array in batch.columns for part in _bytes_of(array)]
-        lengths = np.array([np.diff(limits) for _, limits in slices], "int32")
-        columns = [
-            [content[a:b] for a, b in itertools.pairwise(limits.tolist())]
-            for content, limits in slices
-        ]
-        for number, *row in zip(
-            range(start, start + len(batch)),
-            np.ascontiguousarray(lengths.T),
-            *columns,
-            strict=True,
-        ):
-            found = hashlib.sha256(b"%d " % number + b"".join(row))
-            total += int.from_bytes(found.digest(), "big")
-        start += len(batch)
-    return total
-
-
-def _bytes_of(array):
-    """Yields (bytes, where the bytes of each row begin) of a column."""
-    if pa.types.is_list(array.type):
-        places = array.offsets.to_numpy()
-        for content, limits in _bytes_of(array.values):
-            yield content, limits[places]
-    elif pa.types.is_primitive(array.type):
-        values = array.to_numpy()
-        yield (
-            memoryview(values.view("uint8")),
-            np.arange(len(values) + 1) * values.itemsize,
-        )
-    else:
-        yield _binary(array)
-
-
-def _binary(array):
-    """The bytes of an array of strings, and where each begins."""
-    _, offsets, content = array.buffers()
-    first = array.offset
-    if not len(array):
-        return memoryview(b""), np.zeros(1, "int32")
-    limits = np.frombuffer(offsets, "int32")[first : first + len(array) + 1]
-    return memoryview(content or b""), limits
+def digest(table: pa.Table) -> str:
+    """SHA-256 of the rows of a table, however they are divided into chunks."""
+    found = hashlib.sha256()
+    for array in _copied(table).columns:
+        for buffer in array.buffers():
+            found.update(buffer or b"")
+    return found.hexdigest()
 
 
 def read_rows(kind: type, table: pa.Table) -> Iterator:

@@ -10,10 +10,6 @@ from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import count_lines
 from realm_tf.tagging import taggers
 
-# A few seconds of work for rules, minutes for a model: what a killed run
-# loses, and what the workers share out (our choice).
-PASSAGES_PER_SHARD = 5_000
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Annotate(Computing):
@@ -50,8 +46,6 @@ class Annotate(Computing):
     tagger_model: str | None = None
     """for --tagger bert: directory of `realm train-tagger`; for --tagger spacy: a
     pipeline that is installed (if not given: en_core_web_sm)"""
-    passages_per_shard: int = PASSAGES_PER_SHARD
-    """passages of one file"""
     beam_options: BeamOptions = ()
 
     @property
@@ -64,10 +58,7 @@ class Annotate(Computing):
         }
 
     def parameters(self) -> dict:
-        found = {
-            "tagger": self.tagger,
-            "passages_per_shard": self.passages_per_shard,
-        }
+        found = {"tagger": self.tagger}
         if self.tagger == taggers.BERT:
             found["precision"] = self.computes_in
         return found
@@ -92,7 +83,6 @@ class Annotate(Computing):
             InputError: if an argument, the blocks or the tagger is wrong, or
                 no span is found at all.
         """
-        self.check_least(1, "passages_per_shard")
         self.parents()
         from realm_tf.beam_pipelines import annotate_spans
         from realm_tf.beam_pipelines import execution
@@ -107,7 +97,6 @@ class Annotate(Computing):
                         **self.tagger_arguments,
                         "precision": self.computes_in,
                     },
-                    passages_per_shard=self.passages_per_shard,
                     has_block_ids=not self.other_corpus,
                     options=options,
                 )

@@ -73,8 +73,6 @@ class Chunk(Operation):
     read only its beginning, as the paper's"""
     format: Literal[readers.FORMATS] | None = None
     """format of all files (if not given: by content)"""
-    num_shards: int | None = None
-    """files to write (if not given: one per 10,000 blocks)"""
     language: str = "en"
     """ISO 639 code, for the sentence boundaries"""
     base_url: str | None = None
@@ -137,7 +135,6 @@ class Chunk(Operation):
             "base_url": self.base_url,
             "keep_all_titles": self.keep_all_titles,
             "keep_tables": self.keep_tables,
-            "num_shards": self.num_shards,
             "tokenizer": self.tokenizer.fingerprint(),
         }
 
@@ -162,7 +159,6 @@ class Chunk(Operation):
             InputError: if an argument, the vocabulary or an input file is
                 wrong, or no block could be made.
         """
-        self.check_least(1, "num_shards")
         # Whatever is wrong shows here, before Beam and TensorFlow are loaded.
         self.parameters()
         from realm_tf.beam_pipelines import chunk_wikipedia
@@ -180,7 +176,6 @@ class Chunk(Operation):
             found = chunk_wikipedia.write_blocks(
                 stage,
                 self.inputs_found,
-                num_shards=self.num_shards,
                 options=options,
                 tokenizer=self.tokenizer,
                 packing=self.packing,

@@ -5,11 +5,11 @@ from annotate_runs import TEXTS
 from annotate_runs import annotate
 from annotate_runs import articles
 from beam_runs import VOCABULARY
+from beam_runs import chunk
 from beam_runs import dump
 from beam_runs import page
 
 from realm_tf.beam_pipelines import transforms
-from realm_tf.operations.chunk import Chunk
 
 
 @pytest.fixture
@@ -63,12 +63,7 @@ def annotate_world(tmp_path_factory, vocabulary_path):
     path = articles(directory / "articles.jsonl")
     other = articles(directory / "other.jsonl", TEXTS[::-1])
     for name, source in (("blocks", path), ("other", other)):
-        Chunk(
-            input=source,
-            output=str(directory / name),
-            vocab=vocabulary_path,
-            num_shards=2,
-        ).run()
+        chunk(source, str(directory / name), vocabulary_path, per_shard=4)
     return directory
 
 
@@ -81,5 +76,5 @@ def blocks(annotate_world):
 def expected(annotate_world, blocks):
     """The annotated blocks, three shards, by one worker."""
     output = str(annotate_world / "expected")
-    annotate(output, blocks=blocks, passages_per_shard=3)
+    annotate(output, blocks=blocks)
     return output

@@ -19,11 +19,7 @@ from realm_tf.errors import InputError
 def test_blocks_of_another_corpus(tmp_path, blocks, expected):
     output = str(tmp_path / "out")
     metadata = annotate(
-        output,
-        blocks=blocks,
-        other_corpus=True,
-        passages_per_shard=3,
-        beam_options=TWO_THREADS,
+        output, blocks=blocks, other_corpus=True, beam_options=TWO_THREADS
     )
     passages = list(Passages(output).read())
     of_blocks = list(Passages(expected).read())
@@ -46,9 +42,7 @@ def test_ids_of_another_kind_are_not_mixed_in(tmp_path, monkeypatch, blocks):
     output = tmp_path / "out"
     break_off(monkeypatch, output, blocks=blocks)
     with pytest.raises(InputError, match="begun with"):
-        annotate(
-            str(output), blocks=blocks, other_corpus=True, passages_per_shard=3
-        )
+        annotate(str(output), blocks=blocks, other_corpus=True)
 
 
 def _cut(tmp_path, vocabulary_path, text, **options):

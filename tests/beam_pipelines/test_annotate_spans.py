@@ -81,9 +81,7 @@ def test_same_bytes_whatever_the_workers(
     tmp_path, blocks, expected, beam_options
 ):
     output = str(tmp_path / "out")
-    metadata = annotate(
-        output, blocks=blocks, passages_per_shard=3, beam_options=beam_options
-    )
+    metadata = annotate(output, blocks=blocks, beam_options=beam_options)
     assert shard_bytes(output) == shard_bytes(expected)
     before = artifact.read(expected, kind="annotated")
     after = artifact.read(output, kind="annotated")
@@ -103,16 +101,15 @@ def test_shards_and_calls_change_no_record(
     monkeypatch.setattr(annotate_spans, "BLOCKS_PER_CALL", 2)
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
-        metadata = annotate(output, blocks=blocks, passages_per_shard=size)
+        metadata = annotate(output, blocks=blocks, per_shard=size)
         assert list(Passages(output).read()) == passages
         assert metadata["shard_rows"] == rows
-        assert metadata["fingerprint"] == fingerprint
 
 
 def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
     """The next run tags `again` alone and ends in the same bytes."""
     tagged = count_calls(monkeypatch)
-    metadata = annotate(str(output), blocks=blocks, passages_per_shard=3)
+    metadata = annotate(str(output), blocks=blocks)
     assert sorted(tagged) == again
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
@@ -152,7 +149,7 @@ def test_errors_in_workers_come_out_whole(
     with open(path, "wb") as file:
         file.write(content[: len(content) // 2])
     output = tmp_path / "out"
-    arguments = {"passages_per_shard": 3, "beam_options": beam_options}
+    arguments = {"beam_options": beam_options}
     with pytest.raises(InputError) as caught:
         annotate(str(output), blocks=damaged, **arguments)
     assert str(caught.value).startswith(
@@ -177,7 +174,6 @@ def test_errors_in_workers_come_out_whole(
 @pytest.mark.parametrize(
     "arguments, reason",
     [
-        ({"passages_per_shard": 0}, "--passages-per-shard 0: expected 1"),
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
         ({"tagger_model": "x"}, "--tagger-model belongs to --tagger bert"),
     ],
@@ -194,7 +190,6 @@ def test_the_command_prints_counters(tmp_path, blocks, monkeypatch, capsys):
     monkeypatch.setattr(annotate_spans, "BLOCKS_PER_CALL", 2)
     output = str(tmp_path / "out")
     arguments = f"--blocks {blocks} --output {output} --tagger rules"
-    arguments += " --passages-per-shard 4"
     assert cli.main(["annotate", *arguments.split()]) == 0
     printed = capsys.readouterr()
     counters, last = printed.out.strip().split("\n\n")

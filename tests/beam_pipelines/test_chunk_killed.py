@@ -16,11 +16,13 @@ from beam_runs import TWO_PROCESSES
 DRIVER = '''
 import json, os, signal, sys
 
+from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import transforms
 from realm_tf.operations.chunk import Chunk
 
 arguments, output, num_points = json.loads(sys.argv[1])
 transforms.PAGES_PER_PART = 3
+chunk_wikipedia.BLOCKS_PER_SHARD = 6
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
@@ -74,7 +76,6 @@ def arguments(tmp_path, vocab):
             rows(tmp_path / "b.jsonl", 7),
         ],
         "vocab": vocab,
-        "num_shards": 3,
         "max_block_length": 40,
     }
 
@@ -133,7 +134,7 @@ def command(arguments, output):
     return [
         *(sys.executable, "-m", "realm_tf.cli", "chunk", "--output", output),
         *("--input", *arguments["input"], "--vocab", arguments["vocab"]),
-        *("--max-block-length", "40", "--num-shards", "3"),
+        *("--max-block-length", "40"),
     ]
 
 

@@ -91,7 +91,7 @@ def _interrupted(monkeypatch, inputs, output, vocab):
     with monkeypatch.context() as patch:
         patch.setattr(resumable, "merge_summaries", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            chunk(inputs, output, vocab, num_shards=2)
+            chunk(inputs, output, vocab, per_shard=4)
 
 
 def test_what_has_changed_since_an_interruption_is_made_again(
@@ -99,7 +99,7 @@ def test_what_has_changed_since_an_interruption_is_made_again(
 ):
     output = str(tmp_path / "out")
     _interrupted(monkeypatch, inputs, output, vocab)
-    options = {"num_shards": 2}
+    options = {"per_shard": 4}
     with pytest.raises(InputError, match=r"max_block_length=288 \(now 30\)"):
         chunk(inputs, output, vocab, **options, max_block_length=30)
     pathlib.Path(inputs[0]).write_text(
@@ -119,11 +119,11 @@ def test_a_file_that_is_missing_is_made_again(
 ):
     expected = str(tmp_path / "expected")
     output = str(tmp_path / "out")
-    chunk(inputs, expected, vocab, num_shards=2)
+    chunk(inputs, expected, vocab, per_shard=4)
     _interrupted(monkeypatch, inputs, output, vocab)
     os.remove(sorted(glob.glob(f"{output}.partial/parts-*/*"))[2])
     os.remove(sorted(glob.glob(f"{output}.partial/blocks-*"))[0])
-    metadata = chunk(inputs, output, vocab, num_shards=2)
+    metadata = chunk(inputs, output, vocab, per_shard=4)
 
     assert metadata["counts"]["pages_read"] == 11
     assert shard_bytes(output) == shard_bytes(expected)

@@ -17,7 +17,6 @@ LONG = blocks.BlockText("C.", [9], [3] * 7, [0] * 7, [2] * 7, [0], [], [])
 
 
 def plan_shards(counts, dropped=(), **kwargs):
-    kwargs = {"num_shards": None, "blocks_per_shard": 50, **kwargs}
     return list(
         shards.plan_shards(
             None, counts, dropped, output="out", directory="parts", **kwargs
@@ -38,7 +37,9 @@ def test_plans_cover_all_blocks_once():
             for part in sorted(counts)
             for number in range(counts[part])
         ]
-        plans = plan_shards(counts, num_shards=int(generator.integers(1, 9)))
+        plans = plan_shards(
+            counts, blocks_per_shard=int(generator.integers(1, 9))
+        )
         found = []
         for plan in plans:
             missing = plan.limit - plan.start
@@ -60,9 +61,7 @@ def test_number_of_shards():
 
     assert len(plan_shards(counts, blocks_per_shard=4)) == 3
     assert len(plan_shards(counts, blocks_per_shard=5)) == 2
-    assert len(plan_shards(counts, num_shards=2, blocks_per_shard=1)) == 2
-    assert len(plan_shards(counts, num_shards=99)) == 10
-    assert plan_shards({}, num_shards=3) == []
+    assert plan_shards({}, blocks_per_shard=3) == []
 
 
 @pytest.fixture

@@ -27,9 +27,11 @@ def articles(path, texts=TEXTS, *, title="T{}"):
     return write_jsonl(path, rows)
 
 
-def annotate(output, tagger="rules", **options):
+def annotate(output, tagger="rules", *, per_shard=3, **options):
     """What `realm annotate` adds to the metadata."""
-    made = Annotate(output=output, tagger=tagger, **options).run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annotate_spans, "PASSAGES_PER_SHARD", per_shard)
+        made = Annotate(output=output, tagger=tagger, **options).run()
     return made.metadata
 
 
@@ -55,6 +57,6 @@ def break_off(monkeypatch, output, **arguments):
     with monkeypatch.context() as patch:
         patch.setattr(annotate_spans, "_check_spans", fail)
         with pytest.raises(RuntimeError, match="power cut"):
-            annotate(str(output), **{"passages_per_shard": 3, **arguments})
+            annotate(str(output), **arguments)
     assert not output.exists()
     return output.with_name(f"{output.name}.partial")

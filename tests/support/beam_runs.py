@@ -4,6 +4,9 @@ import json
 import pathlib
 import string
 
+import pytest
+
+from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.operations.chunk import Chunk
 
 TWO_THREADS = [
@@ -55,9 +58,11 @@ def dump(*pages):
     )
 
 
-def chunk(input, output, vocab, **options):
-    """What `realm chunk` adds to the metadata."""
-    made = Chunk(input=input, output=output, vocab=vocab, **options).run()
+def chunk(input, output, vocab, *, per_shard=10_000, **options):
+    """What `realm chunk` adds to the metadata, of so many blocks a shard."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_wikipedia, "BLOCKS_PER_SHARD", per_shard)
+        made = Chunk(input=input, output=output, vocab=vocab, **options).run()
     return made.metadata
 
 
