@@ -26,10 +26,14 @@ class Reader(EncoderModel):
     the span that begins at `i` and holds `w + 1` wordpieces. Spans that run
     over the end of the sequence get the score of a zero `h_end`: mask them.
 
+    With `span_hidden_dim=0` it scores as a `BertForQuestionAnswering`; see
+    `EndpointScorer`.
+
     Args:
         encoder: `BertEncoder`.
         span_hidden_dim: int. Width of `h_start` and `h_end`. Defaults to
-            `256`.
+            `256`. `0`: ends are scored by themselves, without the next two
+            layers.
         max_span_width: int. Longest span, in wordpieces. Defaults to `10`.
         layer_norm_epsilon: float. Of the span scorer. Defaults to `1e-3`.
         reads_titles: bool. Whether the title of a block comes before its body,
@@ -65,12 +69,15 @@ class Reader(EncoderModel):
         # Nothing here reads the pooled [CLS].
         encoder.get_layer("pooled_dense").trainable = False
         sequence = encoder(inputs)["sequence_output"]
-        logits = SpanScorer(
-            span_hidden_dim,
-            max_span_width,
-            layer_norm_epsilon,
-            name="span_scorer",
-        )(sequence)
+        scorer = EndpointScorer(max_span_width, name="span_scorer")
+        if span_hidden_dim:
+            scorer = SpanScorer(
+                span_hidden_dim,
+                max_span_width,
+                layer_norm_epsilon,
+                name="span_scorer",
+            )
+        logits = scorer(sequence)
         if none_span:
             none = keras.layers.Dense(
                 1, kernel_initializer="zeros", dtype="float32", name="none"
@@ -93,8 +100,10 @@ class Reader(EncoderModel):
         """Whether training has changed the span scorer.
 
         Its LayerNorm begins as the identity, and each step of training moves
-        that.
+        that. Readers without one come from checkpoints of trained readers.
         """
+        if not self.span_hidden_dim:
+            return True
         layer_norm = self.get_layer("span_scorer").layer_norm
         gamma, beta = map(np.asarray, (layer_norm.gamma, layer_norm.beta))
         return bool((gamma != 1).any() or (beta != 0).any())
@@ -169,6 +178,54 @@ class SpanScorer(keras.layers.Layer):
         return (products - means * ops.sum(weights)) * ops.rsqrt(
             variances + norm.epsilon
         ) + (ops.matmul(norm.beta, self.score.kernel) + self.score.bias)
+
+    def compute_output_shape(self, sequence_shape):
+        return (*sequence_shape[:-1], self.max_span_width)
+
+
+class EndpointScorer(keras.layers.Layer):
+    """Scores spans by their ends, against [CLS], which means "no answer".
+
+        score(s, e) = start[s] + end[e] - (start[CLS] + end[CLS])
+
+    A `Dense` layer of two outputs gives the logits `start` and `end` of each
+    position, in float32. Spans that run over the end of the sequence have 0 for
+    `end[e] - end[CLS]`.
+
+    Args:
+        max_span_width: int. See `Reader`.
+
+    References:
+        [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 4.3.
+    """
+
+    def __init__(self, max_span_width, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self.max_span_width = max_span_width
+        self.endpoints = keras.layers.Dense(
+            2,
+            kernel_initializer=make_initializer(),
+            dtype="float32",
+            name="endpoints",
+        )
+
+    def build(self, sequence_shape):
+        self.endpoints.build(sequence_shape)
+        self.built = True
+
+    def call(self, sequence):
+        logits = self.endpoints(sequence)
+        # (b, l, 1)
+        starts, ends = ops.split(logits - logits[:, :1], 2, axis=-1)
+        size = ops.shape(ends)
+        padded = ops.pad(ends, [[0, 0], [0, self.max_span_width - 1], [0, 0]])
+        return starts + ops.concatenate(
+            [
+                ops.slice(padded, (0, width, 0), size)
+                for width in range(self.max_span_width)
+            ],
+            axis=-1,
+        )
 
     def compute_output_shape(self, sequence_shape):
         return (*sequence_shape[:-1], self.max_span_width)

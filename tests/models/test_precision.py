@@ -107,9 +107,10 @@ def test_auto_asks_jax(monkeypatch, unasked, platform, capability, expected):
         lambda encoder: Reader(
             encoder, span_hidden_dim=4, max_span_width=3, none_span=True
         ),
+        lambda encoder: Reader(encoder, span_hidden_dim=0, max_span_width=3),
         KnowledgeAugmentedEncoder,
     ],
-    ids=["projected", "mean", "reader", "masked-lm"],
+    ids=["projected", "mean", "reader", "endpoints", "masked-lm"],
 )
 def test_what_others_add_up_is_float32(
     make, make_encoder, token_batch, randomize

@@ -18,6 +18,9 @@ MAKERS = {
     "reader": lambda encoder: Reader(
         encoder, span_hidden_dim=6, max_span_width=3, none_span=True
     ),
+    "reader of endpoints": lambda encoder: Reader(
+        encoder, span_hidden_dim=0, max_span_width=3
+    ),
     "knowledge_augmented_encoder": KnowledgeAugmentedEncoder,
 }
 
