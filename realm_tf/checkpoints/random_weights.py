@@ -32,6 +32,7 @@ def random(
     projection_dim: int = 128,
     cosine: bool = False,
     reader_layers: int | None = None,
+    reader: str | None = None,
     seed: int = 0,
 ) -> LoadedModel:
     """A model with random weights.
@@ -49,6 +50,7 @@ def random(
             a retriever to start from; the paper's give random scores, the null
             block's among them. Defaults to `False`.
         reader_layers: int. Layers of the reader. Defaults to `num_layers`.
+        reader: str. See `initial.open_qa`. Defaults to `None`: random, too.
         seed: int. Defaults to `0`.
 
     Raises:
@@ -84,6 +86,7 @@ def random(
         embedding=COSINE
         if cosine
         else Embedding(projection_dim=projection_dim),
+        reader=reader,
         seed=seed,
     )
 

@@ -253,8 +253,8 @@ class Names:
             mapping = self.mapping(
                 layout,
                 num_layers or self._count_layers(layout, names),
-                # A tower of REALM reads it; a BERT for masked words has none.
-                pooler=layout.part not in (BERT, ENCODER)
+                # A tower of REALM reads it; others may have none.
+                pooler=layout.part in (EMBEDDER, QUERY_EMBEDDER)
                 or layout.scope + self.bert[POOLER] + self.endings["kernel"]
                 in names,
             )

