@@ -143,10 +143,25 @@ def test_a_model_learns_from_them(tmp_path, model_dir, monkeypatch):
         (*organisations._LEARN, "num_epochs=1", "num_reader_blocks=1"),
     )
     given = {"model": model_dir, "output": str(tmp_path / "output")}
-    metrics = organisations.main(
+    told = organisations.main(
         **given, corpus=str(corpus), questions=str(questions)
     )
-    assert metrics["questions"] == 264
+    assert {name: each["questions"] for name, each in told.items()} == {
+        "organisations": 264,
+        "products": 200,
+    }
+    assert told["products"]["near misses"] == 75
+    lines = tmp_path / "output/organisations/answers.jsonl"
+    asked = [json.loads(line) for line in lines.read_text().splitlines()]
+    for each in asked:
+        owner, _, _ = each["file"].partition("/")
+        assert {file.partition("/")[0] for file in each["files"]} == {owner}
+        assert not each.get("near_miss") or each["file"] not in each["files"]
+    assert sum("near_miss" in each for each in asked) == 264
+    lines = tmp_path / "output/products/answers.jsonl"
+    asked = [json.loads(line) for line in lines.read_text().splitlines()]
+    read = {file for each in asked for file in each["files"]}
+    assert {file.rpartition(".")[2] for file in read} == {"html", "md", "rst"}
     learned = realm.Model(tmp_path / "output" / "learned")
     assert learned.counts["questions"] == 7832
     # A question finds blocks of its own organisation, or of none.
