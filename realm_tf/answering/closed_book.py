@@ -4,6 +4,7 @@ It measures what an encoder knows by heart, as the paper's closed-book
 baseline (T5) does, with REALM's own encoder.
 """
 
+import math
 import re
 
 import numpy as np
@@ -14,6 +15,7 @@ from realm_tf.answering.predict import Prediction
 from realm_tf.artifacts import matching
 from realm_tf.artifacts import question_files as data
 from realm_tf.errors import InputError
+from realm_tf.text.packing import pad
 from realm_tf.text.tokenizer import to_text
 
 # [CLS], [unused7]; "[" alone is a wordpiece of text.
@@ -92,7 +94,7 @@ class ClosedBook:
         knowledge_augmented_encoder = masked_lm_encoder(loaded)
         # The null block adds its [SEP].
         matching.check_length(
-            self._width(data.MAX_QUERY_LENGTH, max_answer_length) + 1,
+            data.MAX_QUERY_LENGTH + _NUM_ADDED + max_answer_length + 1,
             knowledge_augmented_encoder.encoder.max_sequence_length,
             what="Question and answer",
             mend="give a model with a longer one or a smaller "
@@ -112,7 +114,7 @@ class ClosedBook:
             [not piece.startswith("##") for piece in pieces]
         )
         self._question_mark = tokenizer.tokenize("?").ids
-        self._full_stop = tokenizer.tokenize(".").ids
+        self._end = [*tokenizer.tokenize(".").ids, tokenizer.sep_id]
 
     def predict(self, questions: list[str]) -> list[Prediction]:
         """Answers each question.
@@ -127,83 +129,54 @@ class ClosedBook:
             its exponential; without a block, `block_id` is -1 and `retrieved`
             and `candidates` are empty.
         """
+        vocabulary = self._tokenizer.vocabulary
         predictions = [NO_ANSWER] * len(questions)
-        for batch, rows in data.batches_by_length(
+        for places, rows in data.batches_by_length(
             questions, self._tokenizer, self._batch_size
         ):
-            found = self._answer(rows)
-            for row, prediction in zip(batch, found, strict=True):
-                predictions[row] = prediction
+            filled = [
+                self._fill(rows, number)
+                for number in range(1, self._max_answer_length + 1)
+            ]
+            for place, options in zip(
+                places, zip(*filled, strict=True), strict=True
+            ):
+                score, ids = max(options)
+                predictions[place] = Prediction(
+                    to_text([vocabulary[each] for each in ids]),
+                    score,
+                    confidence=math.exp(score),
+                )
         return predictions
 
-    def _answer(self, rows):
-        filled = [
-            self._fill(rows, num_masks)
-            for num_masks in range(1, self._max_answer_length + 1)
-        ]
-        vocabulary = self._tokenizer.vocabulary
-        # (b, n): one score for each length.
-        scores = np.stack([log_probs.mean(1) for _, log_probs in filled], 1)
-        found = []
-        for row, best in enumerate(scores.argmax(1)):
-            score = float(scores[row, best])
-            answer = to_text(
-                [vocabulary[number] for number in filled[best][0][row]]
-            )
-            found.append(
-                Prediction(answer, score, confidence=float(np.exp(score)))
-            )
-        return found
-
     def _fill(self, rows, num_masks):
-        """Wordpieces and their log-probabilities, `(num_rows, num_masks)`."""
-        inputs = self._inputs(rows, num_masks)
-        shape = len(inputs["token_ids"]), num_masks
-        row = np.arange(shape[0])
-        ids, log_probs = np.zeros(shape, "int32"), np.zeros(shape)
-        is_open = np.ones(shape, bool)
+        """(score, wordpieces) of an answer of so many to each question."""
+        questions = [query[:-1] for query in rows]
+        for question in questions:
+            if question[-1:] != self._question_mark:
+                question += self._question_mark
+        # (b, n)
+        positions = np.array([*map(len, questions)])[:, None]
+        positions = positions + np.arange(num_masks)
+        masks = [self._tokenizer.mask_id] * num_masks
+        inputs = data.pack_queries(
+            [[*question, *masks, *self._end] for question in questions],
+            self._tokenizer.pad_id,
+            # Few, so that few shapes are compiled.
+            [self._width(limit) for limit in data.BUCKETS],
+        )
+        inputs["mask_positions"] = pad(positions, self._max_answer_length)
+        ids = np.zeros_like(positions)
+        log_probs = np.zeros(positions.shape)
+        is_open = np.ones(positions.shape, bool)
+        row = np.arange(len(rows))
         for _ in range(num_masks):
             best_ids, best = self._predict(inputs, num_masks)
-            place = np.where(is_open, best, -np.inf).argmax(1)
-            here = row, place
+            here = row, np.where(is_open, best, -np.inf).argmax(1)
             ids[here], log_probs[here] = best_ids[here], best[here]
             is_open[here] = False
-            position = inputs["mask_positions"][here]
-            inputs["token_ids"][row, position] = ids[here]
-        return ids[: len(rows)], log_probs[: len(rows)]
-
-    def _inputs(self, rows, num_masks):
-        """A batch of one of few shapes, so that few are compiled."""
-        longest = max(map(len, rows))
-        bucket = next(limit for limit in data.BUCKETS if longest <= limit)
-        width = self._width(bucket, self._max_answer_length)
-        shape = self._batch_size, width
-        inputs = {
-            "token_ids": np.full(shape, self._tokenizer.pad_id, "int32"),
-            "padding_mask": np.zeros(shape, "int32"),
-            "mask_positions": np.zeros(
-                (self._batch_size, self._max_answer_length), "int32"
-            ),
-        }
-        # Rows that only fill the batch up repeat the last.
-        rows = rows + rows[-1:] * (self._batch_size - len(rows))
-        for row, query in enumerate(rows):
-            ids, start = self._put_masks(query, num_masks)
-            inputs["token_ids"][row, : len(ids)] = ids
-            inputs["padding_mask"][row, : len(ids)] = 1
-            inputs["mask_positions"][row, :num_masks] = start + np.arange(
-                num_masks
-            )
-        return inputs
-
-    def _put_masks(self, query, num_masks):
-        """The masked query and where its masks begin."""
-        *question, sep_id = query
-        if question[-1:] != self._question_mark:
-            question = question + self._question_mark
-        masks = [self._tokenizer.mask_id] * num_masks
-        ids = [*question, *masks, *self._full_stop, sep_id]
-        return ids, len(question)
+            inputs["token_ids"][row, positions[here]] = ids[here]
+        return list(zip(log_probs.mean(1).tolist(), ids.tolist(), strict=True))
 
     def _predict(self, inputs, num_masks):
         """The best wordpiece of each mask and its log-probability."""
@@ -215,6 +188,5 @@ class ClosedBook:
         log_probs[:, 0, ~self._allowed_first] = -np.inf
         return log_probs.argmax(-1), log_probs.max(-1)
 
-    @staticmethod
-    def _width(query_length, max_answer_length):
-        return query_length + _NUM_ADDED + max_answer_length
+    def _width(self, query_length):
+        return query_length + _NUM_ADDED + self._max_answer_length
