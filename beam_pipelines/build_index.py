@@ -171,5 +171,4 @@ def write_state(
     """
     for name, array in state.items():
         path = os.path.join(directory, f"{kind}-{name}.npy")
-        with Path(path).open("wb") as file:
-            np.save(file, array)
+        array_files.write_array(path, array)

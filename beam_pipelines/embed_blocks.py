@@ -8,10 +8,9 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
 
+from realm_tf.artifacts.array_files import write_array
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
@@ -65,13 +64,13 @@ def write_rows(directory: str, rows, rows_per_shard: int) -> list[str]:
 
     Args:
         directory: str. A shard that is in it is not written again.
-        rows: what has `num_rows` and `read(start, limit)`.
+        rows: float32 array, or what has a length and slices as one.
         rows_per_shard: int.
     """
     resumable.clean(directory)
-    shards = _plan(directory, rows.num_rows, rows_per_shard)
+    shards = _plan(directory, len(rows), rows_per_shard)
     for shard in resumable.missing_shards(shards):
-        _write(shard.path, rows.read(shard.start, shard.limit))
+        write_array(shard.path, rows[shard.start : shard.limit])
     return _names(shards)
 
 
@@ -85,14 +84,6 @@ def _plan(directory, num_rows, rows_per_shard):
 
 def _names(shards):
     return [os.path.basename(shard.path) for shard in shards]
-
-
-def _write(path, rows):
-    with (
-        writing(path) as temporary,
-        Path(temporary).open("wb") as file,
-    ):
-        np.save(file, rows)
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -139,7 +130,7 @@ class EmbedShard(ShardStep):
                 f"{shard.path}: some embeddings are not finite numbers; the "
                 "weights of the model are not what training should have left."
             )
-        _write(shard.path, rows)
+        write_array(shard.path, rows)
 
     def _embed(self, title_ids, token_ids):
         """Float32 `(num_blocks, embedding_dim)`, in the order of the lists."""

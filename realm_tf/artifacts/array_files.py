@@ -1,15 +1,19 @@
-"""Arrays in memory and in `.npy` files, and the file of a vocabulary.
+"""Arrays in memory, in `.npy` and `.npz` files, and the file of a vocabulary.
 
-Needs NumPy alone: no TensorFlow, no tokenizer.
+Needs no TensorFlow.
 """
 
+import contextlib
 import math
 import mmap
 import os
+import zipfile
+import zlib
 
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
@@ -44,12 +48,60 @@ def load_array(path: str) -> np.ndarray:
 
 
 def write_array(path: str, array: np.ndarray) -> None:
-    """Writes a local `.npy` file, which appears whole or not at all."""
-    with writing(path) as temporary, open(temporary, "wb") as file:
+    """Writes a `.npy` file, which appears whole or not at all."""
+    with _new_file(path) as file:
         np.save(file, array, allow_pickle=False)
-        file.flush()
-        # A machine that dies must not leave an empty file of this name.
-        os.fsync(file.fileno())
+
+
+def write_arrays(path: str, arrays: dict[str, np.ndarray]) -> None:
+    """Writes an `.npz` file, as `write_array`."""
+    with _new_file(path) as file:
+        np.savez(file, **arrays)
+
+
+@contextlib.contextmanager
+def _new_file(path):
+    with writing(path) as temporary, Path(temporary).open("wb") as file:
+        yield file
+        if not is_remote(path):
+            # A machine that dies must not leave an empty file of this name.
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_arrays(
+    path: str, names: list[str] | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays that `write_arrays` wrote, in their order.
+
+    Args:
+        path: str. Local.
+        names: list of str. Which of them. Defaults to `None`: all.
+
+    Raises:
+        InputError: if the file is missing or damaged.
+    """
+    try:
+        with (
+            open(path, "rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            return {
+                name: arrays[name]
+                for name in (arrays.files if names is None else names)
+            }
+    except (
+        EOFError,
+        FileNotFoundError,
+        KeyError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise InputError(
+            f"{path} is damaged ({error}): remove the unfinished output to "
+            "train from the start."
+        ) from error
 
 
 def write_vocabulary(directory: str, wordpieces: list[str]) -> None:
@@ -58,17 +110,6 @@ def write_vocabulary(directory: str, wordpieces: list[str]) -> None:
         os.path.join(directory, VOCABULARY),
         "".join(f"{piece}\n" for piece in wordpieces),
     )
-
-
-def read_vocabulary(directory: str) -> list[str]:
-    """The wordpieces that `write_vocabulary` wrote."""
-    path = os.path.join(directory, VOCABULARY)
-    try:
-        return Path(path).read_text().split("\n")[:-1]
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} is missing or damaged ({error}): make its directory again."
-        ) from error
 
 
 def smallest_dtype(largest: int) -> str:

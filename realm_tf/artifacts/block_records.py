@@ -10,6 +10,7 @@ from realm_tf.artifacts import array_files
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import read_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +145,7 @@ class BlockRecords:
     @functools.cached_property
     def wordpieces(self) -> list[str]:
         """The vocabulary."""
-        return array_files.read_vocabulary(self.directory)
+        return read_vocabulary(self._blocks.file(array_files.VOCABULARY))
 
     @property
     def token_starts(self) -> np.ndarray:

@@ -31,7 +31,6 @@ from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
 _DOCUMENTS = "documents.jsonl"
@@ -125,11 +124,7 @@ class Segment:
         Args:
             block_ids: int64 array `(num_blocks,)`.
         """
-        with (
-            writing(self._path(_BLOCK_IDS)) as temporary,
-            Path(temporary).open("wb") as file,
-        ):
-            np.save(file, block_ids)
+        array_files.write_array(self._path(_BLOCK_IDS), block_ids)
 
     @property
     def block_ids(self) -> np.ndarray:

@@ -2,10 +2,6 @@
 
 import numpy as np
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.objects import ROWS_PER_SHARD
-from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.assignment import have_equal_weights
 from realm_tf.checkpoints.initial import copy_layers
 from realm_tf.checkpoints.source import BERT
@@ -20,7 +16,7 @@ from realm_tf.models import model_directory
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
-# Blocks that are embedded anew, to see whether the tower is that of the rows.
+# Blocks that are embedded again, to see whether the tower is that of the rows.
 _NUM_CHECKED = 8
 # Float32 sums in another order; embeddings are about 10 long.
 _TOLERANCE = 1e-3
@@ -105,28 +101,25 @@ def there_already(directory, is_ours: bool) -> str:
     return f"{directory}: there already"
 
 
-def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
-    """Writes published embeddings as a directory; returns what to say.
+def check_embeddings(model, blocks, rows) -> list[str]:
+    """Compares published embeddings with those of a model's block tower.
 
     Args:
         model: `Model`.
         blocks: `Blocks`.
-        embeddings: `Embeddings`. To be made.
         rows: `BlockEmbeddings`, or `None`.
 
-    Raises:
-        InputError: if there are none, or they do not belong to the others.
-    """
-    from realm_tf.beam_pipelines import embed_blocks
+    Returns:
+        list of str: a warning if they differ.
 
+    Raises:
+        InputError: if there are none, or not one of each block.
+    """
     if rows is None:
         raise InputError(
             "No source holds block_emb: compute the embeddings with "
             "`realm embed`."
         )
-    parents = {"block_tower": model.block_tower, "blocks": blocks.fingerprint}
-    if embeddings.is_complete:
-        return [there_already(embeddings, embeddings.parents == parents)]
     loaded = model_directory.load(model)
     width = loaded.model.embedding_dim
     shape = rows.tensors.shape(rows.name)
@@ -137,42 +130,25 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
             f"{width}."
         )
     difference = _largest_difference(loaded, blocks, rows)
-    with artifact.write(
-        str(embeddings),
-        kind=Embeddings.kind,
-        parameters={"rows_per_shard": ROWS_PER_SHARD},
-        parents=parents,
-        resumable=True,
-    ) as stage:
-        names = embed_blocks.write_rows(stage.directory, rows, ROWS_PER_SHARD)
-        stage.metadata.update(
-            num_blocks=rows.num_rows,
-            dtype="float32",
-            shards=names,
-            fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
-            largest_difference=difference,
-        )
-    lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]
-    if difference > _TOLERANCE:
-        lines.append(
-            f"warning: {_NUM_CHECKED} blocks embedded with the block tower "
-            "differ from their published embeddings by up to "
-            f"{difference:.3g}: these are another tower's, or include titles "
-            "that the texts lack. Name their tower with --block-tower (a "
-            "fine-tuned checkpoint contains the questions' tower alone), or "
-            "embed no further blocks with this model."
-        )
-    return lines
+    if difference <= _TOLERANCE:
+        return []
+    return [
+        f"warning: {_NUM_CHECKED} blocks embedded with the block tower differ "
+        f"from their published embeddings by up to {difference:.3g}: these are "
+        "another tower's, or include titles that the texts lack. Name their "
+        "tower with --block-tower (a fine-tuned checkpoint contains the "
+        "questions' tower alone), or embed no further blocks with this model."
+    ]
 
 
 def _largest_difference(loaded, blocks, rows):
     from realm_tf.retrieval.block_embedder import BlockEmbedder
 
-    some = list(blocks.read(limit=min(_NUM_CHECKED, rows.num_rows)))
+    some = list(blocks.read(limit=min(_NUM_CHECKED, len(rows))))
     max_length = blocks.metadata["max_block_length"]
     embedder = BlockEmbedder(loaded, max_length=max_length)
     found, _ = embedder.embed_ids(
         [block.title_ids for block in some],
         [block.token_ids for block in some],
     )
-    return float(np.abs(found - rows.read(0, len(some))).max())
+    return float(np.abs(found - rows[: len(some)]).max())

@@ -76,17 +76,16 @@ class BlockEmbeddings:
     tensors: Tensors
     name: str
 
-    @property
-    def num_rows(self) -> int:
-        """Number of blocks."""
+    def __len__(self):
         return self.tensors.shape(self.name)[0]
 
-    def read(self, start: int, limit: int) -> np.ndarray:
+    def __getitem__(self, part: slice) -> np.ndarray:
         """float32 rows.
 
         Raises:
             InputError: if a row contains NaN or infinity.
         """
+        start, limit, _ = part.indices(len(self))
         rows = np.asarray(self.tensors.read(self.name, start, limit), "float32")
         finite = np.isfinite(rows).all(axis=1)
         if not finite.all():

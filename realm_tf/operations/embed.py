@@ -1,7 +1,6 @@
 """`realm embed`."""
 
 import dataclasses
-import types
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import matching
@@ -80,18 +79,14 @@ class Embed(Computing):
         """As `run`, of rows that were computed before.
 
         Args:
-            rows: float32 array `(num_blocks, embedding_dim)`.
+            rows: float32 array `(num_blocks, embedding_dim)`, or what has a
+                length and slices as one.
         """
         from realm_tf.beam_pipelines import embed_blocks
 
         with self.write(resumable=True) as stage:
             names = embed_blocks.write_rows(
-                stage.directory,
-                types.SimpleNamespace(
-                    num_rows=len(rows),
-                    read=lambda start, limit: rows[start:limit],
-                ),
-                self.rows_per_shard,
+                stage.directory, rows, self.rows_per_shard
             )
             self._describe(stage, names, {"shards": len(names)})
         return self.result

@@ -9,11 +9,11 @@ from realm_tf.articles import published_texts
 from realm_tf.artifacts import hubs
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.embed import Embed
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 
@@ -119,9 +119,7 @@ class ImportCheckpoint(Operation):
         if self.blocks:
             lines.append(self._write_blocks(model, rows))
         if self.embeddings:
-            lines += published.write_embeddings(
-                model, Blocks(self.blocks), Embeddings(self.embeddings), rows
-            )
+            lines += self._write_embeddings(model, rows)
         return lines
 
     def _write_model(self, opened, tower):
@@ -193,14 +191,33 @@ class ImportCheckpoint(Operation):
             is_ours = blocks.parameters == chunk.parameters()
             return there_already(blocks, is_ours)
         chunk.run()
-        if rows and blocks.num_blocks != rows.num_rows:
+        if rows and blocks.num_blocks != len(rows):
             remove(self.blocks)
             raise InputError(
                 f"{texts} holds {blocks.num_blocks:,} texts that are not "
-                f"empty, the checkpoint {rows.num_rows:,} embeddings: they are "
+                f"empty, the checkpoint {len(rows):,} embeddings: they are "
                 "of different corpora."
             )
         return f"{blocks}: {blocks.num_blocks:,} blocks"
+
+    def _write_embeddings(self, model, rows):
+        """Writes the published embeddings; returns what there is to say."""
+        from realm_tf.checkpoints import published
+
+        blocks = Blocks(self.blocks)
+        embed = Embed(
+            model=model,
+            blocks=blocks,
+            output=self.embeddings,
+            precision="float32",
+        )
+        made = embed.result
+        if made.is_complete:
+            is_ours = made.parents == embed.parents()
+            return [published.there_already(made, is_ours)]
+        lines = published.check_embeddings(model, blocks, rows)
+        embed.write_rows(rows)
+        return [f"{made}: {len(rows):,} embeddings", *lines]
 
     def report(self, result: list[str]) -> str:
         return "\n".join(result)

@@ -23,8 +23,7 @@ import os
 
 import numpy as np
 
-from realm_tf.artifacts import weight_files
-from realm_tf.artifacts.array_files import write_array
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts.fingerprints import fingerprint_all
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
@@ -85,7 +84,7 @@ class Exchange:
         path = self._weights(name)
         if not os.path.exists(path):
             by_number = {str(n): np.asarray(w) for n, w in enumerate(weights)}
-            weight_files.write(path, by_number)
+            array_files.write_arrays(path, by_number)
         write_text(self._path(_CURRENT), name)
         kept = {TASK, _CURRENT, name, os.path.basename(path)}
         for other in set(os.listdir(self.directory)) - kept:
@@ -140,7 +139,7 @@ class Exchange:
             InputError: if they are the newest, and damaged.
         """
         try:
-            return list(weight_files.read(self._weights(name)).values())
+            return list(array_files.read_arrays(self._weights(name)).values())
         except InputError:
             if self.current() == name:
                 raise
@@ -179,7 +178,7 @@ class Exchange:
         """Leaves the embeddings of a range, unless there are newer weights."""
         # Then the directory is gone.
         with contextlib.suppress(FileNotFoundError):
-            write_array(self._range(name, number), embeddings)
+            array_files.write_array(self._range(name, number), embeddings)
 
     def rows(self, number: int) -> range:
         """The blocks of a range."""

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from realm_tf.artifacts import weight_files
+from realm_tf.artifacts import array_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.models.fixed_weight import without_given
@@ -176,7 +176,7 @@ def state_of(directory: str, part: str):
     path = os.path.join(directory, STATE)
     if not os.path.exists(path):
         return None
-    (information,) = weight_files.read(path, [_INFORMATION]).values()
+    (information,) = array_files.read_arrays(path, [_INFORMATION]).values()
     return json.loads(str(information))["parts"].get(part)
 
 
@@ -209,14 +209,14 @@ class SaveState(keras.callbacks.Callback):
             "parts": {k: v.get_state() for k, v in self._parts.items()},
         }
         content[_INFORMATION] = np.array(json.dumps(information))
-        weight_files.write(self.path, content)
+        array_files.write_arrays(self.path, content)
         self._saved_at = time.monotonic()
 
     def restore(self, model):
         """Sets model, optimizer and parts to the saved state, if there is."""
         if not os.path.exists(self.path):
             return
-        arrays = weight_files.read(self.path)
+        arrays = array_files.read_arrays(self.path)
         information = json.loads(str(arrays.pop(_INFORMATION)))
         variables = _variables(model)
         shapes = {name: tuple(v.shape) for name, v in variables.items()}

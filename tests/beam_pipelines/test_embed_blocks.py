@@ -132,11 +132,11 @@ def _fail_after(monkeypatch, num_shards, error):
     save = np.save
     written = []
 
-    def save_or_fail(file, rows):
+    def save_or_fail(file, rows, **options):
         if len(written) == num_shards:
             raise error
         written.append(rows)
-        save(file, rows)
+        save(file, rows, **options)
 
     monkeypatch.setattr(np, "save", save_or_fail)
 
