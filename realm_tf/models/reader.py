@@ -142,7 +142,9 @@ class SpanScorer(keras.layers.Layer):
         self.built = True
 
     def call(self, sequence):
-        starts, ends = ops.split(self.endpoints(sequence), 2, axis=-1)
+        # CPUs add bfloat16 slowly, and there are many widths.
+        endpoints = ops.cast(self.endpoints(sequence), "float32")
+        starts, ends = ops.split(endpoints, 2, axis=-1)
         batch_size, length = ops.shape(sequence)[:2]
         size = batch_size, length, self.span_hidden_dim
         padded = ops.pad(ends, [[0, 0], [0, self.max_span_width - 1], [0, 0]])
@@ -164,7 +166,6 @@ class SpanScorer(keras.layers.Layer):
         are written.
         """
         norm = self.layer_norm
-        spans = ops.cast(spans, "float32")
         # (s, 1)
         weights = norm.gamma[:, None] * self.score.kernel
         mean_weights = ops.full_like(weights, 1 / self.span_hidden_dim)
