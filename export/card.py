@@ -102,15 +102,14 @@ def _render(facts) -> str:
     from realm_tf.artifacts import html_page
     from realm_tf.artifacts import model_card
 
-    fitted = facts.get("calibration")
     page = html_page.render(
         "saved_model_card.md",
         **{
             "evidence_license": None,
+            "calibration": None,
             "lexical_weight": None,
             **facts,
             "card": model_card.Card.from_json(facts["model_card"]),
-            "calibration": fitted and {"least_score": None, **fitted},
             "date": datetime.datetime.now(datetime.UTC).date(),
         },
     )

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from realm_tf.answering import corpus as corpora
-from realm_tf.answering import foreign_questions
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.corpus import load_model
 from realm_tf.artifacts.artifact import Stage
@@ -37,9 +36,7 @@ _LEAST_SPARE_NUMBERS = 4096
 _WITH_ROOM = "brute_force"
 
 
-def write(
-    stage: Stage, model: Model, state, *, kind, fields, foreign=(), **facts
-) -> None:
+def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
     """Writes an export of a state, with a new graph.
 
     Args:
@@ -48,9 +45,6 @@ def write(
         state: `State`.
         kind: str. Of the index.
         fields: sequence of str. Names of fields that a filter can name.
-        foreign: list of `Question`. Of the calibration, where there is one: what
-            the corpus answers to these, without blocks that hold an answer, says
-            from which score on an answer is given. Defaults to none.
         **facts: of `saved_model.write`.
 
     Raises:
@@ -69,13 +63,6 @@ def write(
     dataclasses.replace(
         corpus, records=state.records(capacity=room and room["blocks"])
     ).check()
-    if foreign:
-        # In the metadata, for the next state.
-        stage.parameters["calibration"] = dataclasses.asdict(
-            foreign_questions.calibrated(
-                corpus=corpus, questions=foreign, **saved_model.reading(stage)
-            )
-        )
     part = _part(
         state,
         index=None if room else corpus.index,

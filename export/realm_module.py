@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
-from realm_tf.answering.calibration import LEAST_SHARE
 from realm_tf.answering.calibration import Calibration
+from realm_tf.answering.calibration import least_confidence
 from realm_tf.answering.calibration import relevance_weight_of
 from realm_tf.answering.corpus import retrieve_and_read
 from realm_tf.answering.predict import LEAST_SCORE
@@ -32,8 +32,7 @@ class RealmModule(tf.Module):
         max_block_length: int. Wordpieces of a block, with its title.
         num_reader_blocks: int. Blocks read; fewer blocks than that are
             padded with id -1.
-        fitted: `Calibration`. Defaults to `None`: the confidence is a share,
-            and every answer is given.
+        fitted: `Calibration`. Defaults to `None`: the confidence is a share.
         lexical_weight: float. Of BM25 beside the index. Defaults to `None`:
             the index alone searches.
     """
@@ -144,8 +143,7 @@ class RealmModule(tf.Module):
         best = tf.where(found, best, -1)
         place = spans["nbest_positions"][:, :1]
 
-        lexical = tf.gather(outputs["read_lexical"], place, batch_dims=1)
-        confidence, is_given = self._confidence(spans, lexical[:, 0])
+        confidence = self._confidence(spans)
 
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
@@ -156,7 +154,7 @@ class RealmModule(tf.Module):
             "answer": if_found(nbest_answers[:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
-            "answered": found & is_given,
+            "answered": found & (confidence >= least_confidence(self._fitted)),
             "block_id": self.corpus.ids_of(best),
             "title": self.corpus.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
@@ -210,19 +208,13 @@ class RealmModule(tf.Module):
         )
         return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
 
-    def _confidence(self, spans, lexical):
-        """As `Calibration.confidence`, and whether an answer is given."""
-        share, fitted = spans["share"], self._fitted
+    def _confidence(self, spans):
+        """As of `calibration.choose`."""
+        fitted = self._fitted
         if fitted is None:
-            return share, True
-        score = spans["nbest_scores"][:, 0] - lexical
-        log_share = tf.math.log(tf.maximum(share, LEAST_SHARE))
-        confidence = tf.sigmoid(
-            fitted.bias
-            + fitted.score_weight * score
-            + fitted.share_weight * log_share
-        )
-        return confidence, fitted.gives(confidence, score)
+            return spans["share"]
+        score = spans["nbest_reader_scores"][:, 0]
+        return tf.sigmoid(fitted.bias + fitted.weight * score)
 
     def _pack(self, question):
         """Packed questions, and which of them ask anything at all."""

@@ -128,7 +128,7 @@ def reading(stage) -> dict:
     fitted = stage.parameters.get("calibration")
     return {
         "num_reader_blocks": stage.parameters["num_reader_blocks"],
-        "fitted": fitted and calibration.Calibration(**fitted),
+        "fitted": fitted and calibration.from_json(fitted, stage.directory),
         "lexical_weight": stage.parameters.get("lexical_weight"),
     }
 

@@ -58,7 +58,7 @@ class Answer:
         score: float. Best span logit plus retrieval score.
         confidence: float. Between 0 and 1: the probability that the answer is
             right, of a model that is calibrated; else the share of the span in
-            the softmax over all spans that were read.
+            the softmax over all spans that were read and "none".
         block_id: int. The block that holds the answer; -1 for none.
         title: str. That block's article.
         text: str. That block.
@@ -68,7 +68,8 @@ class Answer:
         nbest: tuple of `Alternative`, best first.
         candidates: tuple of `Candidate`, best first.
         answered: bool. Whether the model is sure enough to give the answer;
-            always, of one that is not calibrated. Defaults to `True`.
+            of one that is not calibrated, whether `confidence` is no 0.00.
+            Defaults to `True`.
         fields: str. Fields that a filter can use, such as
             `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """

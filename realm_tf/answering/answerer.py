@@ -36,7 +36,8 @@ class Answerer:
         retriever: str. `"realm"` or `"hybrid"`, as of the export. Defaults to
             `"realm"`.
         calibrated_by: `Evaluation`, or the path of its directory, as
-            `--calibration` of the export. Defaults to `None`.
+            `--calibration` of the export. Defaults to `None`: the calibration
+            that the model comes with, if any.
         quantize: str. See `retrieval.index.Index.from_files`. Defaults to `"none"`.
         precision: str. In which the encoders compute, as `--precision` of the
             export. Defaults to `"auto"`.

@@ -1,12 +1,17 @@
 """How sure an answer is, and whether it is given.
 
-Without a calibration the confidence of an answer is its share in the softmax
-over all spans that were read. The share says which of the spans, not whether any of
-them answers: questions that the corpus cannot answer get one, too. A
-calibration makes it a probability that the answer is right, of the share and of
-the score, which such questions do not reach, by logistic regression (Platt, 1999;
-for questions that had better not be answered, [Kamath et al.,
+    confidence = sigmoid(bias + weight * score)
+
+score is the reader's, of the best span: its log-odds against "none". What
+retrieval gives is left out: it grows with the words that a question shares with
+its documents, whether or not they answer it. Bias and weight are fitted to
+questions with known answers, by logistic regression (Platt, 1999; for questions
+that had better not be answered, [Kamath et al.,
 2020](https://arxiv.org/abs/2006.09462)).
+
+A model can come with a calibration, and keeps it through training. Without one
+the confidence is the share of the answer in the softmax over all spans that were
+read and "none".
 """
 
 import dataclasses
@@ -25,70 +30,42 @@ from realm_tf.text import answers
 
 # Of the questions of a user so many have no answer in the corpus (our choice).
 UNANSWERABLE = 0.25
-# Strength of the penalty on weights, so that some hundred questions will do
-# (our choice).
-_PENALTY = 1e-3
-# The least confidence of an answer that is given: it is likelier right than
-# wrong.
-ANSWERED_FROM = 0.5
-# Of a share, before its logarithm.
-LEAST_SHARE = 1e-30
+# So many of the right answers may not be given (our choice).
+LOST = 0.05
+# The least confidence of an answer that is given is at most this, where it is
+# likelier right than wrong, and at least that which is not printed as 0.00.
+HIGHEST, LOWEST = 0.5, 0.005
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
     """What was fitted on questions with known answers.
 
-        confidence = sigmoid(
-            bias + score_weight (score - lexical) + share_weight log(share))
-
-    What BM25 gives of a score is left out: it grows with the length of the
-    question.
-
     Args:
         bias: float.
-        score_weight: float. Not negative.
-        share_weight: float. Not negative.
-        relevance_weight: float. See `relevance_weight`.
-        least_score: float. The least score, without BM25's part, of an answer
-            that is given, whatever the confidence; see `foreign_questions`. `None`:
-            a confidence of `ANSWERED_FROM` decides.
+        weight: float. Of the reader's score; not negative.
+        least_confidence: float. Of an answer that is given. Defaults to
+            `HIGHEST`.
         lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
             searched.
+        relevance_weight: float. See `relevance_weight`.
         questions: int. How many it was fitted on.
     """
 
     bias: float
-    score_weight: float
-    share_weight: float
+    weight: float
+    least_confidence: float = HIGHEST
     lexical_weight: float | None = None
     relevance_weight: float = AS_LEARNED
     questions: int = 0
-    least_score: float | None = None
 
-    def gives(self, confidence, score):
-        """Whether an answer is given, tensor, array or float.
-
-        Args:
-            confidence: float, array or tensor.
-            score: the same. Of the answer, without BM25's part.
-        """
-        if self.least_score is None:
-            return confidence >= ANSWERED_FROM
-        return score >= self.least_score
-
-    def confidence(self, score, share):
+    def confidence(self, score):
         """The probability that an answer is right, array or float.
 
         Args:
-            score: float or array. Of the answer, without BM25's part.
-            share: float or array. In the softmax over all spans.
+            score: float or array. The reader's, of the answer.
         """
-        return scipy.special.expit(
-            self.bias
-            + self.score_weight * np.asarray(score)
-            + self.share_weight * np.log(np.maximum(share, LEAST_SHARE))
-        )
+        return scipy.special.expit(self.bias + self.weight * np.asarray(score))
 
 
 def choose(prediction, *, fitted: Calibration | None = None):
@@ -96,99 +73,185 @@ def choose(prediction, *, fitted: Calibration | None = None):
 
     Args:
         prediction: `Prediction`.
-        fitted: `Calibration`. Defaults to `None`: the confidence is the share,
-            and every answer is given.
+        fitted: `Calibration`. Defaults to `None`: the confidence is the share.
 
     Returns:
         `Prediction` with another answer, `confidence` and `answered`.
     """
-    best, share = _likeliest(prediction)
-    confidence, answered = share, bool(best.answer)
-    if fitted is not None and answered:
-        score = best.score - best.lexical
-        confidence = float(fitted.confidence(score, share))
-        answered = bool(fitted.gives(confidence, score))
-    values = {} if best is prediction else vars(best)
+    if not prediction.nbest:
+        # A closed book's has a confidence of its own.
+        best, values, confidence = prediction, {}, prediction.confidence
+    else:
+        best = prediction.nbest[0]
+        values = vars(best)
+        if fitted is None:
+            log_share = min(best.score - prediction.log_total, 0.0)
+            confidence = math.exp(log_share)
+        else:
+            confidence = float(fitted.confidence(best.reader_score))
+    answered = bool(best.answer) and confidence >= least_confidence(fitted)
     return dataclasses.replace(
         prediction, **values, confidence=confidence, answered=answered
     )
 
 
-def _likeliest(prediction):
-    """The best span, and its share."""
-    if not prediction.nbest:
-        # A closed book's has a confidence of its own.
-        return prediction, prediction.confidence
-    best = prediction.nbest[0]
-    return best, math.exp(min(best.score - prediction.log_total, 0.0))
+def least_confidence(fitted: Calibration | None) -> float:
+    """The least confidence of an answer that is given.
+
+    Args:
+        fitted: `Calibration`; `None` for `LOWEST`.
+    """
+    return LOWEST if fitted is None else max(fitted.least_confidence, LOWEST)
 
 
 def fit(
     questions,
     predictions,
     unanswerable=(),
+    *,
+    start: Calibration | None = None,
     **made_with,
 ) -> Calibration:
-    """Fits the confidence by maximum likelihood.
-
-        -sum_i w_i [c_i log p_i + (1 - c_i) log(1 - p_i)] / sum_i w_i
-
-    c says whether an answer is right, p is its confidence; w gives what cannot
-    be answered a share of `UNANSWERABLE`.
+    """Fits the confidence to predictions; see `fit_scores`.
 
     Args:
         questions: list of `Question`, with answers.
         predictions: list of `Prediction`.
         unanswerable: list of `Prediction`. Of questions that could not be
             answered. Defaults to none.
+        start: as of `fit_scores`.
         **made_with: `lexical_weight` and `relevance_weight`, with which the
             predictions were made.
 
     Returns:
         `Calibration`.
     """
-    given = [_likeliest(each) for each in (*predictions, *unanswerable)]
-    correct = np.zeros(len(given), bool)
-    correct[: len(questions)] = [
-        answers.is_correct(best.answer, q.answers, q.answer_type, q.language)
-        for q, (best, _) in zip(questions, given, strict=False)
+    is_right = [
+        answers.is_correct(p.answer, q.answers, q.answer_type, q.language)
+        for q, p in zip(questions, predictions, strict=True)
     ]
-    weights = np.ones(len(given))
-    if unanswerable:
-        weights[len(questions) :] = (
-            UNANSWERABLE / (1 - UNANSWERABLE) * len(questions)
-        ) / len(unanswerable)
-    weights /= weights.sum()
-    scores = np.array([best.score - best.lexical for best, _ in given])
-    shares = np.array([share for _, share in given])
-    bias_and_weights = _logistic(
-        np.stack([scores, np.log(np.maximum(shares, LEAST_SHARE))], axis=1),
-        correct,
-        weights,
+    given = [*predictions, *unanswerable]
+    num_missing = len(given) - len(questions)
+    # Nothing is given where no span was found, whatever was fitted.
+    kept = np.array([bool(each.nbest) for each in given])
+    fitted = fit_scores(
+        np.array([each.reader_score for each in given])[kept],
+        np.array([*is_right, *num_missing * [False]])[kept],
+        is_answerable=(np.arange(len(given)) < len(questions))[kept],
+        start=start,
     )
-    return Calibration(
-        *map(float, bias_and_weights),
-        questions=len(questions),
-        **made_with,
-    )
+    return dataclasses.replace(fitted, questions=len(questions), **made_with)
 
 
-def _logistic(features, correct, weights):
-    """Bias and weights, these not negative, of a logistic regression."""
-    mean, scale = features.mean(axis=0), features.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    rows = np.c_[np.ones(len(features)), (features - mean) / scale]
-    signs = np.where(correct, 1.0, -1.0)
+def fit_scores(
+    scores, is_right, *, is_answerable=None, groups=None, start=None
+) -> Calibration:
+    """Fits the confidence to scores, by maximum a posteriori.
+
+        -sum_i w_i log p(c_i | s_i) + |parameters - start|^2 / 2
+
+    c says whether an answer is right. w is 1 on average; it gives groups equal
+    shares, and in each what cannot be answered a share of `UNANSWERABLE`. The
+    parameters are the logit at the mean score and its change with a standard
+    deviation of the score: a few questions move them little.
+
+    Args:
+        scores: float array `(num,)`. The reader's, of the best span each.
+        is_right: bool array `(num,)`.
+        is_answerable: bool array `(num,)`. Whether the documents answer the
+            question. Defaults to `None`: all.
+        groups: array `(num,)`. Name or number of the corpus that was asked.
+            Defaults to `None`: one.
+        start: `Calibration`. What is known already. Defaults to `None`: a
+            confidence of 0.5 for all.
+
+    Returns:
+        `Calibration`: at most `LOST` of the right answers, by w, are below its
+        `least_confidence`, and none that is likelier right than wrong.
+    """
+    scores = np.asarray(scores, float)
+    is_right = np.asarray(is_right, bool)
+    weights = _weights(len(scores), is_answerable, groups)
+    start = start or Calibration(0.0, 0.0)
+    if not len(scores):
+        return start
+    mean, scale = scores.mean(), scores.std() or 1.0
+    known = np.array([start.bias + start.weight * mean, start.weight * scale])
+    columns = np.stack([np.ones(len(scores)), (scores - mean) / scale], axis=1)
+    signs = np.where(is_right, 1.0, -1.0)
 
     def loss(parameters):
-        wrong = np.logaddexp(0, -signs * (rows @ parameters))
-        return weights @ wrong + _PENALTY * parameters[1:] @ parameters[1:]
+        wrong = np.logaddexp(0, -signs * (columns @ parameters))
+        return weights @ wrong + np.square(parameters - known).sum() / 2
 
-    # The bias of all right or all wrong would be infinite.
-    bounds = [(-10, 10), (0, None), (0, None)]
-    found = scipy.optimize.minimize(loss, np.zeros(3), bounds=bounds)
-    slopes = found.x[1:] / scale
-    return found.x[0] - slopes @ mean, *slopes
+    middle, slope = scipy.optimize.minimize(
+        loss, known, bounds=[(None, None), (0, None)]
+    ).x
+    fitted = Calibration(float(middle - slope * mean / scale), slope / scale)
+    return dataclasses.replace(
+        fitted,
+        weight=float(fitted.weight),
+        least_confidence=_least_confidence(
+            fitted.confidence(scores[is_right]), weights[is_right]
+        ),
+        questions=len(scores)
+        if is_answerable is None
+        else int(np.sum(is_answerable)),
+    )
+
+
+def _weights(num, is_answerable, groups):
+    """How much each question counts, 1 on average."""
+    if is_answerable is None:
+        is_answerable = np.ones(num, bool)
+    if groups is None:
+        groups = np.zeros(num, int)
+    weights = np.zeros(num)
+    for group in np.unique(groups):
+        parts = [
+            (np.equal(groups, group) & np.equal(is_answerable, value), share)
+            for value, share in (
+                (True, 1 - UNANSWERABLE),
+                (False, UNANSWERABLE),
+            )
+        ]
+        parts = [(rows, share) for rows, share in parts if rows.any()]
+        whole = sum(share for _, share in parts)
+        for rows, share in parts:
+            weights[rows] = share / whole / rows.sum()
+    return weights * num / max(weights.sum(), 1e-12)
+
+
+def _least_confidence(confidences, weights):
+    """Below which less than `LOST` of right answers are, if not `HIGHEST`.
+
+    Rounded, to be the same in float32.
+    """
+    order = np.argsort(confidences)
+    before = np.cumsum(weights[order]) - weights[order]
+    allowed = confidences[order][before <= LOST * weights.sum()]
+    found = allowed[-1] if len(allowed) else HIGHEST
+    return float(np.clip(math.floor(1000 * found) / 1000, LOWEST, HIGHEST))
+
+
+def from_json(found: dict | None, source) -> Calibration:
+    """A calibration as metadata and parameters hold it.
+
+    Args:
+        found: dict, as of `dataclasses.asdict`; `None` for none.
+        source: Where it was found, for the error.
+
+    Raises:
+        InputError: if it is none of this version.
+    """
+    known = {field.name for field in dataclasses.fields(Calibration)}
+    # Earlier versions fitted otherwise.
+    if not found or found.keys() - known:
+        raise InputError(
+            f"{source} holds no calibration of this version: make it again, an "
+            "evaluation by `realm evaluate --calibrate` on questions of dev."
+        )
+    return Calibration(**found)
 
 
 def read(evaluation: Evaluation) -> Calibration:
@@ -200,15 +263,7 @@ def read(evaluation: Evaluation) -> Calibration:
     Raises:
         InputError: if it has none.
     """
-    fitted = evaluation.metadata.get("calibration", {})
-    known = {field.name for field in dataclasses.fields(Calibration)}
-    # Earlier versions fitted otherwise.
-    if not fitted or fitted.keys() - known:
-        raise InputError(
-            f"{evaluation} holds no calibration of this version: run `realm "
-            "evaluate --calibrate` on questions of dev."
-        )
-    return Calibration(**fitted)
+    return from_json(evaluation.metadata.get("calibration"), evaluation)
 
 
 def for_model(
@@ -217,15 +272,20 @@ def for_model(
     """The calibration of a model with a retriever.
 
     Args:
-        evaluation: `Evaluation`, or its path; `None` for none.
+        evaluation: `Evaluation`, or its path; `None` for that of the model.
         model: `Model`. What it shall be of.
         retriever: str. What found the blocks.
 
+    Returns:
+        `Calibration`; `None` if the model comes without one.
+
     Raises:
-        InputError: if it holds none, or one of another model or retriever.
+        InputError: if the evaluation holds none, or one of another model or
+            retriever.
     """
     if evaluation is None:
-        return None
+        found = model.metadata.get("calibration")
+        return found and from_json(found, model)
     evaluation = Evaluation.of(evaluation)
     fitted = read(evaluation)
     matching.check_calibration(evaluation, model=model, retriever=retriever)
@@ -236,9 +296,11 @@ def lexical_weight_of(fitted: Calibration | None) -> float:
     """The weight of BM25 in a hybrid retriever.
 
     Args:
-        fitted: `Calibration` of a hybrid retriever; `None` for `LEXICAL_WEIGHT`.
+        fitted: `Calibration`; without a weight, or `None`, for
+            `LEXICAL_WEIGHT`.
     """
-    return LEXICAL_WEIGHT if fitted is None else fitted.lexical_weight
+    weight = fitted and fitted.lexical_weight
+    return LEXICAL_WEIGHT if weight is None else weight
 
 
 def relevance_weight_of(fitted: Calibration | None) -> float:

@@ -54,7 +54,7 @@ class Span:
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
-        lexical: float. BM25's share of the score.
+        reader_score: float. The reader's alone: log-odds against "none".
     """
 
     answer: str = ""
@@ -62,7 +62,7 @@ class Span:
     block_id: int = -1
     start: int = 0
     limit: int = 0
-    lexical: float = 0.0
+    reader_score: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Prediction(Span):
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
         nbest: list of `Span`. Best first.
-        log_total: float. Log sum exp over all spans that were read.
+        log_total: float. Log sum exp over all spans that were read and "none".
     """
 
     confidence: float = 0.0
@@ -89,12 +89,12 @@ class Prediction(Span):
 NO_ANSWER = Prediction()
 # Outputs of the model for predictions, and its inputs from a retriever.
 _CHOSEN_FROM = (
-    *("read_ids", "read_scores", "read_lexical"),
+    *("read_ids", "read_scores", "read_relevance"),
     *("candidate_ids", "relevance_scores"),
     *("block_positions", "span_scores", "allowed"),
 )
-_OF_BLOCKS = ("read_ids", "read_lexical", "candidate_ids", "relevance_scores")
-_OF_CANDIDATES = ("candidate_scores", "candidate_ids", "candidate_lexical")
+_OF_BLOCKS = ("read_ids", "candidate_ids", "relevance_scores")
+_OF_CANDIDATES = ("candidate_scores", "candidate_ids")
 
 
 class Predictor:
@@ -257,8 +257,10 @@ class Predictor:
     def _nbest(self, read, spans, row):
         records = self._corpus.records
         nbest = []
-        columns = ("positions", "starts", "limits", "scores")
-        for place, start, limit, score in _rows(spans, row, "nbest", columns):
+        columns = ("positions", "starts", "limits", "scores", "reader_scores")
+        for place, start, limit, score, of_reader in _rows(
+            spans, row, "nbest", columns
+        ):
             # There are fewer spans than places.
             if start < 0 or score < LEAST_SCORE:
                 break
@@ -271,7 +273,7 @@ class Predictor:
                     block_id,
                     first,
                     last,
-                    float(spans["read_lexical"][row, place]),
+                    of_reader,
                 )
             )
         return nbest

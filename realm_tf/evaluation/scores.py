@@ -27,7 +27,8 @@ def write(stage, asked, answered, *, title, calibrate, known) -> None:
         answered: `Answered`.
         title: str. Of the report.
         calibrate: bool. Whether to fit a `Calibration` to these questions.
-        known: `Calibration` of other questions, or `None`.
+        known: `Calibration` of other questions, or `None`; what is fitted
+            begins with it.
     """
     rows, own = [{} for _ in asked], {}
     if answered.records is not None:
@@ -39,6 +40,7 @@ def write(stage, asked, answered, *, title, calibrate, known) -> None:
                 asked,
                 answered.predictions,
                 answered.unanswerable,
+                start=known,
                 lexical_weight=answered.lexical_weight,
                 relevance_weight=answered.relevance_weight,
             )
@@ -139,6 +141,7 @@ def _line(prediction, records):
     return {
         "prediction": prediction.answer,
         "score": prediction.score,
+        "reader_score": prediction.reader_score,
         "confidence": prediction.confidence,
         "answered": prediction.answered,
         "block_id": prediction.block_id,

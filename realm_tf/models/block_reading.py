@@ -43,9 +43,7 @@ class BlockReading:
     num_length_groups: int
     teachers: keras.layers.Layer | None
 
-    def __call__(
-        self, query, read_ids, read_scores, read_lexical, *, training=False
-    ):
+    def __call__(self, query, read_ids, read_scores, *, training=False):
         """Scores of all spans.
 
         Args:
@@ -54,13 +52,12 @@ class BlockReading:
             read_ids: int tensor `(batch_size, num_read)`. The blocks.
             read_scores: float tensor of that shape. f(x,z); -inf where no
                 block was found, which has no spans.
-            read_lexical: float tensor of that shape. BM25's share of scores.
             training: bool. Defaults to `False`.
 
         Returns:
-            dict of tensors: `read_ids`, `read_scores`; `read_lexical`, BM25's
-            share of the score of a span; of question and block joined,
-            `(batch_size, num_read, length)`, `joint_ids` and
+            dict of tensors: `read_ids`, `read_scores`; `read_relevance`, what
+            retrieval gives of the score of a span; of question and block
+            joined, `(batch_size, num_read, length)`, `joint_ids` and
             `block_positions`, places in the body, -1 elsewhere; of the spans
             that begin there, `(batch_size, num_read, length, width)`,
             `span_scores`, the reader's and that of retrieval, and `allowed`,
@@ -77,11 +74,12 @@ class BlockReading:
         width = logits.shape[-1]
         # (b, r, 1, 1): others only fill the places of blocks.
         is_found = (read_scores > -np.inf)[:, :, None, None]
-        relevance = self.relevance_weight * read_scores[:, :, None, None]
+        read_relevance = self.relevance_weight * read_scores
+        relevance = read_relevance[:, :, None, None]
         outputs = {
             "read_ids": read_ids,
             "read_scores": read_scores,
-            "read_lexical": self.relevance_weight * read_lexical,
+            "read_relevance": read_relevance,
             "joint_ids": ops.reshape(joined["token_ids"], shape),
             "block_positions": ops.reshape(positions, shape),
             # (b, r, l, w)
@@ -112,7 +110,7 @@ class BlockReading:
             relevance_weight: float.
 
         Returns:
-            dict, with other `span_scores` and `read_lexical`.
+            dict, with other `span_scores` and `read_relevance`.
         """
         difference = relevance_weight - self.relevance_weight
         # A place without a block has a score of -inf: 0 x -inf is none.
@@ -122,8 +120,7 @@ class BlockReading:
             **outputs,
             "span_scores": outputs["span_scores"]
             + difference * outputs["read_scores"][:, :, None, None],
-            "read_lexical": outputs["read_lexical"]
-            * (relevance_weight / self.relevance_weight),
+            "read_relevance": relevance_weight * outputs["read_scores"],
         }
 
     def join(self, query, read_ids):
@@ -194,6 +191,13 @@ class BlockReading:
 def best_spans(outputs, *, num_best):
     """The best span of each block, and the best spans of all blocks.
 
+        share = exp(g(s)) / (sum_s' exp(g(s')) + sum_z exp(v f(x,z)))
+        g(s)  = r(s) + v f(x,z)
+
+    r is the reader's score, log-odds against "none", which has 0; v f(x,z) is
+    what retrieval gives. So "none" is chosen with the block, as a span is: it is
+    one "none" of 0 beside spans of r(s) + log p(z|x).
+
     Args:
         outputs: dict. Result of `RetrieveAndRead`, arrays or tensors.
         num_best: int. Length of the n-best list, at most the number of spans.
@@ -206,9 +210,9 @@ def best_spans(outputs, *, num_best):
         log-softmax of the relevance over the blocks read. `nbest_positions`
         (place of the block among those read), `nbest_starts`,
         `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
-        first. `log_total`, `(batch_size,)`: log sum exp over all spans read.
-        `share`, the same shape: that of the best span in the softmax over
-        them.
+        first; `nbest_reader_scores`, the same shape: r alone. `log_total`,
+        `(batch_size,)`: log sum exp over all spans read and "none". `share`,
+        the same shape: that of the best span in the softmax over them.
     """
     scores = ops.where(
         outputs["allowed"],
@@ -224,10 +228,17 @@ def best_spans(outputs, *, num_best):
     # (b, r * l * w)
     of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
     nbest_scores, nbest = ops.top_k(of_all, num_best)
-    log_total = losses.masked_logsumexp(
-        of_all, ops.reshape(outputs["allowed"], ops.shape(of_all)), axis=1
+    relevance = ops.cast(outputs["read_relevance"], "float32")
+    log_total = ops.logaddexp(
+        losses.masked_logsumexp(
+            of_all, ops.reshape(outputs["allowed"], ops.shape(of_all)), axis=1
+        ),
+        losses.masked_logsumexp(
+            relevance, ops.any(outputs["allowed"], axis=(2, 3)), axis=1
+        ),
     )
     nbest = ops.cast(nbest, "int32")
+    nbest_positions = nbest // (length * width)
     nbest_starts, nbest_limits = _limits(
         ops.reshape(positions, (batch_size, num_read * length)), nbest, width
     )
@@ -238,10 +249,12 @@ def best_spans(outputs, *, num_best):
         "candidate_log_probs": ops.log_softmax(
             ops.cast(outputs["read_scores"], "float32"), axis=-1
         ),
-        "nbest_positions": nbest // (length * width),
+        "nbest_positions": nbest_positions,
         "nbest_starts": nbest_starts,
         "nbest_limits": nbest_limits,
         "nbest_scores": nbest_scores,
+        "nbest_reader_scores": nbest_scores
+        - ops.take_along_axis(relevance, nbest_positions, axis=1),
         "log_total": log_total,
         "share": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
     }

@@ -46,6 +46,8 @@ class LoadedModel:
             single texts.
         metadata: dict. Of the directory; empty for a model made in memory.
         card: `Card`. Where its weights come from.
+        calibration: dict. Of an `answering.calibration.Calibration` that the
+            model comes with; `None` without one.
     """
 
     model: OpenQa
@@ -53,6 +55,7 @@ class LoadedModel:
     block_segment_ids: tuple[int, int] = (0, 1)
     metadata: dict = dataclasses.field(default_factory=dict)
     card: Card = Card()
+    calibration: dict | None = None
 
     def block_tower_fingerprint(self) -> str:
         """Digest of all that decides a block's embedding.
@@ -116,6 +119,8 @@ def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:
         model_card.render(loaded.card, config, digests, stage.parameters),
     )
     stage.metadata["card"] = loaded.card.to_json()
+    if loaded.calibration:
+        stage.metadata["calibration"] = loaded.calibration
     block_tower = loaded.block_tower_fingerprint()
     stage.metadata["block_tower"] = block_tower
     stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
@@ -176,6 +181,7 @@ def load(
         tuple(config["block_segment_ids"]),
         directory.metadata,
         Card.from_json(directory.metadata["card"]),
+        directory.metadata.get("calibration"),
     )
 
 

@@ -34,8 +34,7 @@ class RetrieveAndRead(keras.Model):
     and, where they are known, `gold_ids`, `(batch_size,)`, the block that a
     question was asked about, -1 for none. With `candidate_ids` and
     `candidate_scores`, `(batch_size, num)`, another retriever's blocks are read
-    instead; the retriever's loss then has no gradient. `candidate_lexical`, the
-    same shape, is what BM25 gives of these scores.
+    instead; the retriever's loss then has no gradient.
 
     Args:
         open_qa: `OpenQa`.
@@ -163,13 +162,11 @@ class RetrieveAndRead(keras.Model):
         if "candidate_ids" in inputs:
             candidate_ids = inputs["candidate_ids"]
             scores = inputs["candidate_scores"]
-            lexical = inputs.get("candidate_lexical", ops.zeros_like(scores))
         else:
             found = self.retrieve(
                 query, allowed=inputs.get("allowed"), training=training
             )
             scores, candidate_ids = found["scores"], found["block_ids"]
-            lexical = found["lexical"]
         outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
         num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
         positions = ops.broadcast_to(
@@ -197,7 +194,7 @@ class RetrieveAndRead(keras.Model):
             query,
             *(
                 ops.take_along_axis(values, positions, axis=1)
-                for values in (candidate_ids, scores, lexical)
+                for values in (candidate_ids, scores)
             ),
             training=training,
         )

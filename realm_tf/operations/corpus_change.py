@@ -9,14 +9,13 @@ import sys
 import keras
 import numpy as np
 
-from realm_tf.answering.calibration import Calibration
+from realm_tf.answering.calibration import from_json
 from realm_tf.answering.calibration import lexical_weight_of
 from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
-from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
@@ -200,7 +199,6 @@ def _export(corpus, state, manifest, number):
             kind=settings["kind"],
             fields=settings["fields"],
             parents=parents,
-            foreign=[Question(*each) for each in settings["foreign"]],
         )
 
 
@@ -216,7 +214,7 @@ def _parameters(settings):
         found["calibration"] = fitted
     if settings["retriever"] == "hybrid":
         found["lexical_weight"] = lexical_weight_of(
-            fitted and Calibration(**fitted)
+            fitted and from_json(fitted, "The corpus")
         )
     return found
 

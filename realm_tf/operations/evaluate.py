@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
@@ -43,10 +42,12 @@ class Evaluate(Computing):
     questions for which a block that was read holds an answer.
 
     --calibrate, for the questions of dev, fits how sure an answer is, so that
-    `confidence` is the probability that it is right; from 0.5 on a question
-    counts as `answered`. It asks each question a second
-    time with every block hidden that holds an answer, to learn what an answer
-    looks like where there is none. --calibration DIR uses what was fitted.
+    `confidence` is the probability that it is right, and from which confidence
+    on a question counts as `answered`. It asks each question a second time with
+    every block hidden that holds an answer, to learn what an answer looks like
+    where there is none. --calibration DIR uses what was fitted. A model that
+    began with the package's reader comes with a calibration, and --calibrate
+    begins with that one.
     """
 
     command = "evaluate"
@@ -76,8 +77,8 @@ class Evaluate(Computing):
     other evaluations and of the export"""
     calibration: Evaluation | None = None
     """evaluation of other questions (dev), made with --calibrate, whose
-    confidence and weights are used (if not given: shares, all
-    `answered`, retrieval counts 1, BM25 in it 0.25)"""
+    confidence and weights are used (if not given: the model's own confidence,
+    or shares and all `answered`; retrieval counts 1, BM25 in it 0.25)"""
 
     def parameters(self) -> dict:
         return {
@@ -107,15 +108,11 @@ class Evaluate(Computing):
         """Of BM25, where it is in use, and of retrieval beside the reader."""
         from realm_tf.answering import calibration
         from realm_tf.answering.retrieve_and_answer import FIT
-        from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 
         known = self._known
         found = {"relevance_weight": calibration.relevance_weight_of(known)}
         if self.retriever == "hybrid":
-            lexical = known and known.lexical_weight
-            found["lexical_weight"] = (
-                LEXICAL_WEIGHT if lexical is None else lexical
-            )
+            found["lexical_weight"] = calibration.lexical_weight_of(known)
         if self.calibrate:
             found["relevance_weight"] = FIT
             if self.retriever == "hybrid":
@@ -124,17 +121,21 @@ class Evaluate(Computing):
 
     @functools.cached_property
     def _known(self):
-        """`Calibration` of other questions, or `None`."""
+        """`Calibration` of other questions or of the model, or `None`."""
         from realm_tf.answering import calibration
 
-        return self.calibration and calibration.read(self.calibration)
+        if self.retriever == _CLOSED_BOOK:
+            return None
+        return calibration.for_model(
+            self.calibration, self.model, self.retriever
+        )
 
     def run(self) -> Evaluation:
         """Answers the questions and measures the answers.
 
         Returns:
-            `Evaluation`. Its `metrics` are of all questions; with
-            `calibration`, `answered` says which share of them is sure enough,
+            `Evaluation`. Its `metrics` are of all questions; with a
+            calibration, `answered` says which share of them is sure enough,
             and `answered_wrong` which share of these is wrong.
 
         Raises:
@@ -182,6 +183,12 @@ class Evaluate(Computing):
                     "Without retriever there is nothing to search: leave "
                     "--blocks and --index out, or choose another --retriever."
                 )
+            if self.calibration or self.calibrate:
+                raise InputError(
+                    "A calibration is of what a reader scores, and without "
+                    "retriever nothing is read: leave --calibration and "
+                    "--calibrate out, or choose another --retriever."
+                )
         elif not (self.blocks and self.index):
             raise InputError(
                 "--blocks and --index are needed: only --retriever none "
@@ -198,10 +205,6 @@ class Evaluate(Computing):
         if self.calibrate and self.calibration:
             raise InputError(
                 "--calibrate fits what --calibration has: give one of them."
-            )
-        if self._known:
-            matching.check_calibration(
-                self.calibration, model=self.model, retriever=self.retriever
             )
 
     def report(self, result: Evaluation) -> str:

@@ -63,10 +63,10 @@ class Export(Computing):
     wordpieces, by a weighted sum (every server can do it)"""
     calibration: Evaluation | None = None
     """an evaluation (`realm evaluate --calibrate`, of the same --retriever) of
-    this model on held-out questions: confidences are probabilities, answers
-    below 0.5 are not `answered`, BM25 has the weight that was fitted,
-    and `realm verify` asks its first questions (if not given: shares, all
-    `answered`, a weight of 0.25, and titles are asked)"""
+    this model on held-out questions: confidences are probabilities, low ones
+    are not `answered`, BM25 has the weight that was fitted, and `realm verify`
+    asks its first questions (if not given: the calibration that the model comes
+    with, or shares; a weight of 0.25, and titles are asked)"""
     evidence_license: str | None = None
     """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
     4.0'"""

@@ -52,10 +52,9 @@ class CreateCorpus(Operation):
     """a fine-tuned model; that of `realm quickstart` is for trying out"""
     calibration: Evaluation | None = None
     """an evaluation of this model made with --calibrate and --retriever hybrid,
-    such as quickstart-output/evaluation-dev: confidences are probabilities, and
-    `answered` is what scores more than nearly all that this corpus answers to
-    the evaluation's questions (if not given: confidences are shares, and every
-    question counts as answered)"""
+    best of questions about these documents: confidences are probabilities, and
+    low ones are not `answered` (if not given: the calibration that the model
+    comes with; without one confidences are shares)"""
     retriever: Literal["realm", "hybrid"] = "hybrid"
     """realm: the model's own towers; hybrid: BM25 beside them"""
     max_block_length: int = 128
@@ -82,7 +81,6 @@ class CreateCorpus(Operation):
         Raises:
             InputError: if there is a corpus already, or no document.
         """
-        from realm_tf.answering import foreign_questions
         from realm_tf.answering.calibration import for_model
         from realm_tf.operations import corpus_change
 
@@ -115,7 +113,6 @@ class CreateCorpus(Operation):
             documents=[os.path.abspath(path) for path in self.documents],
             # The evaluation may go.
             calibration=fitted and dataclasses.asdict(fitted),
-            foreign=foreign_questions.of(self.calibration),
         )
         rows, counts, _ = collecting.collect(
             self.documents, base_url=self.base_url, fields=self.fields

@@ -1,7 +1,6 @@
 """Calibration against direct calculation on made-up predictions."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -12,131 +11,192 @@ from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import Span
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
+from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 
 pytestmark = pytest.mark.fast
 
 
-def _prediction(spans):
-    """Of (answer, score) pairs, which are all the spans there are."""
+def _prediction(spans, relevance=0.0):
+    """Of (answer, reader's score) pairs, which are all spans of one block."""
     nbest = [
-        Span(answer, score, number, 0, len(answer))
+        Span(answer, score + relevance, number, 0, len(answer), score)
         for number, (answer, score) in enumerate(spans)
     ]
-    best = nbest[0]
+    # "none" has the score of retrieval alone.
+    exponentials = np.exp([0.0, *(score for _, score in spans)])
     return dataclasses.replace(
         NO_ANSWER,
-        answer=best.answer,
-        score=best.score,
-        block_id=best.block_id,
+        **vars(nbest[0]),
         nbest=nbest,
-        log_total=float(np.log(np.sum(np.exp([score for _, score in spans])))),
+        log_total=relevance + float(np.log(exponentials.sum())),
     )
 
 
-def _asked(num, probability):
-    """Questions of scores and margins, right with a probability of both."""
-    random = np.random.default_rng(0)
-    questions, predictions, truth = [], [], []
-    for _ in range(num):
-        score, margin = random.uniform(0, 10), random.exponential(2)
-        found = _prediction([("yes", score), ("no", score - margin)])
-        share = 1 / (1 + math.exp(-margin))
-        truth.append(probability(score, share))
-        right = "yes" if random.random() < truth[-1] else "else"
-        questions.append(Question("q", (right,)))
-        predictions.append(found)
-    return questions, predictions, np.array(truth)
+def _asked(scores, probabilities, seed=0):
+    """Questions of scores, right with probabilities."""
+    random = np.random.default_rng(seed)
+    is_right = random.random(len(scores)) < probabilities
+    questions = [Question("q", ("yes" if r else "no",)) for r in is_right]
+    return questions, [_prediction([("yes", score)]) for score in scores]
 
 
 def test_the_confidence_is_the_probability_that_an_answer_is_right():
-    questions, predictions, truth = _asked(
-        6000,
-        lambda score, share: (
-            1 / (1 + math.exp(4 - 0.7 * score - 3 * math.log(share)))
-        ),
+    scores = np.random.default_rng(0).normal(3, 4, 6000)
+    truth = 1 / (1 + np.exp(2 - 0.7 * scores))
+    questions, predictions = _asked(scores, truth)
+    fitted = calibration.fit(
+        questions, predictions, lexical_weight=0.5, relevance_weight=2.0
     )
-    fitted = calibration.fit(questions, predictions)
     assert fitted.questions == 6000
-    assert fitted.score_weight == pytest.approx(0.7, abs=0.06)
-    assert fitted.share_weight == pytest.approx(3, abs=0.5)
+    assert (fitted.lexical_weight, fitted.relevance_weight) == (0.5, 2.0)
+    assert fitted.weight == pytest.approx(0.7, abs=0.05)
+    assert fitted.bias == pytest.approx(-2, abs=0.15)
     found = [calibration.choose(each, fitted=fitted) for each in predictions]
     confidences = np.array([each.confidence for each in found])
     assert np.abs(confidences - truth).mean() < 0.02
-    # What is likelier right than wrong is given.
     given = np.array([each.answered for each in found])
-    np.testing.assert_array_equal(given, confidences >= 0.5)
+    np.testing.assert_array_equal(given, confidences >= fitted.least_confidence)
+    # Of right answers one in twenty is lost, and of the others most are.
+    is_right = np.array([q.answers == ("yes",) for q in questions])
+    assert 0.04 < np.mean(~given[is_right]) <= calibration.LOST
+    assert np.mean(~given[~is_right]) > 0.5
+
+
+def test_it_is_the_most_probable_one_of_a_grid():
+    """Of two groups, in which near misses are few and many."""
+    random = np.random.default_rng(1)
+    scores = random.normal(size=60)
+    is_right = scores + random.normal(size=60) > 0
+    groups = np.repeat(["a", "b"], [20, 40])
+    is_answerable = np.arange(60) % 10 > 2
+    is_answerable[20:] = np.arange(40) > 3
+    is_right &= is_answerable
+    start = Calibration(-0.5, 1.5)
+    fitted = calibration.fit_scores(
+        scores,
+        is_right,
+        is_answerable=is_answerable,
+        groups=groups,
+        start=start,
+    )
+    weights = np.where(
+        is_answerable,
+        np.where(groups == "a", 0.75 / 14, 0.75 / 36),
+        np.where(groups == "a", 0.25 / 6, 0.25 / 4),
+    )
+
+    def loss(bias, weight):
+        chosen = 1 / (1 + np.exp(-(bias + weight * scores)))
+        chosen = np.where(is_right, chosen, 1 - chosen)
+        moved = (
+            (bias - start.bias) + (weight - start.weight) * scores.mean(),
+            (weight - start.weight) * scores.std(),
+        )
+        return -30 * weights @ np.log(chosen) + np.square(moved).sum() / 2
+
+    least = loss(fitted.bias, fitted.weight)
+    for step in (0.01, 0.1, 1.0):
+        for bias in (-step, 0, step):
+            for weight in (-step, 0, step):
+                other = loss(fitted.bias + bias, fitted.weight + weight)
+                assert other >= least - 1e-6
+    assert fitted.questions == is_answerable.sum()
+    # A group's questions count as much however many there are.
+    confidences = fitted.confidence(scores)
+    lost = is_right & (confidences < fitted.least_confidence)
+    assert weights[lost].sum() <= 0.05 * weights[is_right].sum()
+    assert 0.005 <= fitted.least_confidence <= 0.5
 
 
 def test_what_cannot_be_answered_counts_by_its_share():
-    """All of one score and share: confidence is the share of right ones."""
+    """All of one score: confidence is the share of right ones."""
     found = _prediction([("yes", 1.0), ("no", 0.0)])
     questions = [
-        Question("q", ("yes" if n < 80 else "no",)) for n in range(100)
+        Question("q", ("yes" if n < 800 else "no",)) for n in range(1000)
     ]
-    fitted = calibration.fit(questions, 100 * [found], 7 * [found])
+    fitted = calibration.fit(questions, 1000 * [found], 7 * [found])
     confidence = calibration.choose(found, fitted=fitted).confidence
     right = 0.8 * (1 - calibration.UNANSWERABLE)
     assert confidence == pytest.approx(right, abs=1e-3)
 
 
 def test_a_score_that_unanswerable_questions_do_not_reach():
+    """Retrieval's part, and with it the order of blocks, says nothing."""
     high = _prediction([("yes", 9.0), ("no", 8.0)])
-    low = _prediction([("yes", 3.0), ("no", 2.0)])
-    fitted = calibration.fit(40 * [Question("q", ("yes",))], 40 * [high], [low])
+    low = _prediction([("yes", -3.0), ("no", -4.0)], relevance=30.0)
+    assert low.score > high.score
+    questions = 40 * [Question("q", ("yes",))]
+    fitted = calibration.fit(questions, 40 * [high], [low, NO_ANSWER])
     high, low = (
         calibration.choose(each, fitted=fitted) for each in (high, low)
     )
     # The one that nothing answers is no question of its own.
     assert fitted.questions == 40
-    # Shares say nothing: they are the same.
     assert low.confidence < 0.5 < high.confidence
     assert (low.answered, high.answered) == (False, True)
     assert low.answer == "yes"
 
 
-def test_what_bm25_gives_says_nothing():
-    """It grows with the length of the question."""
-    fitted = Calibration(0.5, 1.0, 2.0)
-    found = _prediction([("yes", 4.0), ("no", 3.0)])
-    plain = calibration.choose(found, fitted=fitted)
-    (first, second) = found.nbest
-    more = dataclasses.replace(
-        found,
-        nbest=[
-            dataclasses.replace(each, score=each.score + 7, lexical=7.0)
-            for each in (first, second)
-        ],
-        log_total=found.log_total + 7,
-    )
-    assert calibration.choose(more, fitted=fitted).confidence == pytest.approx(
-        plain.confidence
-    )
+def test_few_questions_move_what_is_known_a_little():
+    start = Calibration(-1.0, 0.5, 0.2)
+    scores = np.array([2.0, 4.0])
+    moved = [
+        calibration.fit_scores(np.tile(scores, n), n * [False, True])
+        for n in (1, 50)
+    ] + [
+        calibration.fit_scores(
+            np.tile(scores, n), n * [False, True], start=start
+        )
+        for n in (1, 50)
+    ]
+    alone, many, one, all_ = (each.confidence(4.0) for each in moved)
+    # Towards 0.5 where nothing is known, else towards that.
+    assert 0.5 < alone < many
+    assert start.confidence(4.0) < one < all_
+    assert abs(one - start.confidence(4.0)) < 0.15
+    assert calibration.fit_scores([], [], start=start) == start
 
 
 def test_a_model_that_is_never_right_never_answers():
     found = _prediction([("yes", 9.0), ("no", 8.0)])
-    fitted = calibration.fit(5 * [Question("q", ("else",))], 5 * [found])
+    fitted = calibration.fit(50 * [Question("q", ("else",))], 50 * [found])
     chosen = calibration.choose(found, fitted=fitted)
-    assert chosen.confidence < 0.01 and not chosen.answered
+    assert chosen.confidence < 0.1 and not chosen.answered
 
 
 def test_the_share_of_the_best_span():
-    prediction = _prediction([("Rome", 2.0), ("the Nile", 1.6), ("Nile", 1.5)])
-    shares = np.exp([2.0, 1.6, 1.5])
+    prediction = _prediction(
+        [("Rome", 2.0), ("the Nile", 1.6), ("Nile", 1.5)], relevance=7.0
+    )
+    shares = np.exp([2.0, 1.6, 1.5, 0.0])
     shares /= shares.sum()
     single = calibration.choose(prediction)
     assert (single.answer, single.block_id) == ("Rome", 0)
     assert single.confidence == pytest.approx(shares[0])
     assert single.answered
-    fitted = Calibration(-0.5, 0.25, 2.0)
+    fitted = Calibration(-0.6, 0.25)
     sure = calibration.choose(prediction, fitted=fitted)
-    logit = -0.5 + 0.25 * 2.0 + 2 * math.log(shares[0])
-    assert sure.confidence == pytest.approx(1 / (1 + math.exp(-logit)))
+    assert sure.confidence == pytest.approx(1 / (1 + np.exp(0.1)))
     assert not sure.answered
+    lower = dataclasses.replace(fitted, least_confidence=0.4)
+    assert calibration.choose(prediction, fitted=lower).answered
     assert calibration.choose(NO_ANSWER) == NO_ANSWER
     assert calibration.choose(NO_ANSWER, fitted=fitted) == NO_ANSWER
+
+
+def test_what_is_printed_as_no_confidence_is_not_answered():
+    fitted = Calibration(0.0, 1.0, least_confidence=0.0)
+    for score, answered in ((-5.3, False), (-5.29, True)):
+        found = _prediction([("yes", score)])
+        for chosen in (
+            calibration.choose(found),
+            calibration.choose(found, fitted=fitted),
+        ):
+            assert (f"{chosen.confidence:.2f}" != "0.00") == answered
+            assert chosen.answered == answered
 
 
 def test_an_evaluation_without_calibration_is_refused(tmp_path):
@@ -149,3 +209,15 @@ def test_an_evaluation_without_calibration_is_refused(tmp_path):
             stage.metadata.update(metadata)
         with pytest.raises(InputError, match="holds no calibration"):
             calibration.read(Evaluation(path))
+
+
+def test_a_model_comes_with_a_calibration(tmp_path):
+    fitted = Calibration(-1.0, 0.5, 0.3, questions=7)
+    for name, found in (("with", fitted), ("without", None)):
+        path = str(tmp_path / name)
+        with artifact.write(path, kind="model") as stage:
+            if found:
+                stage.metadata["calibration"] = dataclasses.asdict(found)
+        model = Model(path)
+        assert calibration.for_model(None, model, "hybrid") == found
+    assert calibration.lexical_weight_of(fitted) == LEXICAL_WEIGHT

@@ -51,12 +51,17 @@ def _query(corpus, question):
     return ids, np.asarray(corpus.loaded.model.embed_queries(inputs))[0]
 
 
+def _relevance(corpus, question):
+    """f(x, z) of all blocks."""
+    return np.asarray(corpus.index.embeddings) @ _query(corpus, question)[1]
+
+
 def _slow_spans(corpus, question, blocks, relevance=None):
     """`(score, text, block)` of all spans of some blocks, best first."""
     tokenizer, records = corpus.loaded.tokenizer, corpus.records
-    query, embedding = _query(corpus, question)
+    query, _ = _query(corpus, question)
     if relevance is None:
-        relevance = np.asarray(corpus.index.embeddings)[blocks] @ embedding
+        relevance = _relevance(corpus, question)[blocks]
     spans = []
     for block, score in zip(blocks, relevance, strict=True):
         body = tokenizer.tokenize(records.texts[block])
@@ -119,7 +124,12 @@ def test_the_nbest_list_and_its_shares(corpus, predictions):
             text = corpus.records.texts[span.block_id]
             assert text[span.start : span.limit] == span.answer
         scores = np.array([score for score, *_ in spans])
+        relevance = _relevance(corpus, question)
+        scores = np.append(scores, relevance[_read(found)])
         share = 1 / np.exp(scores - scores[0]).sum()
+        assert found.reader_score == pytest.approx(
+            found.score - relevance[found.block_id], abs=1e-4
+        )
         assert found.confidence == pytest.approx(share, abs=1e-5)
         assert found.answered
         # Without change, as predicted.

@@ -24,8 +24,8 @@ GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
 # So that some of the questions are answered.
 CALIBRATION = Calibration(
     bias=-0.6,
-    score_weight=0.2,
-    share_weight=0.5,
+    weight=0.2,
+    least_confidence=0.3,
     lexical_weight=2.0,
     relevance_weight=1.5,
     questions=100,

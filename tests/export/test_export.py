@@ -83,7 +83,7 @@ def test_what_does_not_match_is_refused(
         given = {"model": model_dir, "blocks": blocks_dir, "output": str(base)}
         Export(**{**given, "index": scann_index_dir, **arguments}).run()
 
-    fitted = dataclasses.asdict(Calibration(0.0, 1.0, 1.0))
+    fitted = dataclasses.asdict(Calibration(0.0, 1.0))
     for model, found, message in (
         ("0" * 16, fitted, "is of another model than"),
         (
@@ -143,7 +143,7 @@ def test_the_card_says_what_the_model_holds(exported, asked):
     text = Path(f"{exported}/3/README.md").read_text()
     assert "License of the texts: Our own, CC0 1.0." in text
     assert (
-        "- confidence fitted to 100 questions, `answered` from 0.50 on\n"
+        "- confidence fitted to 100 questions, `answered` from 0.300 on\n"
     ) in text
     assert (
         "search: ivf, embeddings as bfloat16, with BM25 of wordpieces at "

@@ -79,8 +79,9 @@ def test_retrieval_counts_as_much_as_it_is_said_to(make_model, model, answers):
     )
     for name in ("read_ids", "read_scores", "relevance_scores"):
         np.testing.assert_array_equal(outputs[name], before[name])
-    again = model.reading.weighed(before, 2.5)["span_scores"]
-    np.testing.assert_allclose(outputs["span_scores"], again, atol=2e-5)
+    again = model.reading.weighed(before, 2.5)
+    for name in ("span_scores", "read_relevance"):
+        np.testing.assert_allclose(outputs[name], again[name], atol=2e-5)
 
 
 def test_best_spans_against_sorting(model, expected):
@@ -101,9 +102,21 @@ def test_best_spans_against_sorting(model, expected):
             assert best["nbest_scores"][row, place] == pytest.approx(
                 score, abs=2e-5
             )
-        scores = np.array([score for score, _ in ranked])
+        # "none" of each block beside its spans.
+        scores = np.array(
+            [score for score, _ in ranked]
+            + wanted["scores"][: oracle.NUM_READ].tolist()
+        )
         assert best["share"][row] == pytest.approx(
             np.exp(scores[0]) / np.exp(scores).sum(), abs=1e-5
+        )
+        assert best["log_total"][row] == pytest.approx(
+            np.log(np.exp(scores).sum()), abs=2e-5
+        )
+        np.testing.assert_allclose(
+            best["nbest_scores"][row] - best["nbest_reader_scores"][row],
+            wanted["scores"][best["nbest_positions"][row]],
+            atol=2e-5,
         )
         read_scores = wanted["scores"][: oracle.NUM_READ]
         np.testing.assert_allclose(
@@ -123,6 +136,7 @@ def test_best_spans_against_sorting(model, expected):
 def test_blocks_without_a_wordpiece_have_no_span(model):
     outputs = {
         "read_scores": np.zeros((1, 1), "float32"),
+        "read_relevance": np.zeros((1, 1), "float32"),
         "block_positions": np.full((1, 1, 4), -1, "int32"),
         "span_scores": np.ones((1, 1, 4, 2), "float32"),
         "allowed": np.zeros((1, 1, 4, 2), bool),

@@ -258,10 +258,12 @@ def test_another_evaluations_calibration_is_used(world, evaluated):
             assert (line["confidence"], line["answered"]) == (0.0, False)
             continue
         assert line["confidence"] == pytest.approx(
-            fitted.confidence(was["score"], was["confidence"])
+            fitted.confidence(was["reader_score"])
         )
-        assert line["answered"] == (line["confidence"] >= 0.5)
-        assert was["answered"]
+        assert line["answered"] == (
+            line["confidence"] >= fitted.least_confidence
+        )
+        assert was["answered"] == (was["confidence"] >= 0.005)
     given = [line for line in calibrated.predictions if line["answered"]]
     metrics = calibrated.metrics
     assert metrics["answered"] == pytest.approx(

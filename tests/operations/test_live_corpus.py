@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import pytest
 import tiny_models
-from calibrated import write_evaluation
 from small_pdf import small_pdf
 
 import realm_tf as realm
 from realm_tf import cli
+from realm_tf.answering import calibration
 from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
@@ -38,6 +38,7 @@ from realm_tf.serving.servable import SavedModelServable
 
 pytestmark = backends.exports
 
+CALIBRATION = Calibration(-1.0, 0.2, 0.1, questions=7)
 FILES = {
     "rivers/nile.md": "# Nile\nThe Nile flows to Egypt.\n## Source\nIt is in Rome.",
     "rivers/tiber.html": "<html><title>Tiber</title><p>The river of Rome.</p>",
@@ -73,19 +74,16 @@ def created(tmp_path_factory, model_dir):
         {"fire.pdf": small_pdf([["Fire in the city."]]), "x.bin": b"\0\1"},
     )
     _write(root / "docs", {".hidden.md": "# Hidden"})
-    evaluation = write_evaluation(
-        root / "evaluation",
-        model_dir,
-        Calibration(-99.0, 0.1, 1.0, lexical_weight=LEXICAL_WEIGHT),
-        predictions=(
-            '{"question": "Who was in Paris?", "answer": ["Ada"]}\n'
-            '{"question": "What is fire?", "answer": ["in the city"]}\n'
+    # It comes with a calibration.
+    loaded = model_directory.load(model_dir)
+    model = str(tmp_path_factory.mktemp("calibrated") / "model")
+    model_directory.save(
+        dataclasses.replace(
+            loaded, calibration=dataclasses.asdict(CALIBRATION)
         ),
+        model,
     )
-    counts = _create(
-        root / "docs", root / "corpus", model_dir, calibration=evaluation
-    )
-    shutil.rmtree(evaluation)
+    counts = _create(root / "docs", root / "corpus", model)
     return root, counts
 
 
@@ -167,13 +165,13 @@ def test_what_is_made(created):
     (view,) = ask.run()
     assert view.answer.answer == wanted.answer != ""
     assert view.answer.block_id == wanted.block_id
-    # No confidence reaches 0.5: what foreign questions score decides.
-    card = json.loads(
-        (root / "corpus/saved_model/1/assets.extra/card.json").read_text()
+    chosen = calibration.choose(wanted, fitted=CALIBRATION)
+    assert view.answer.confidence == pytest.approx(chosen.confidence, abs=1e-4)
+    assert view.answer.answered == chosen.answered
+    readme = (root / "corpus/saved_model/1/README.md").read_text()
+    assert (
+        "confidence fitted to 7 questions, `answered` from 0.100 on" in readme
     )
-    least = card["calibration"]["least_score"]
-    score = wanted.score - wanted.nbest[0].lexical
-    assert view.answer.answered == (score >= least)
 
 
 def test_there_is_one_already(created, model_dir):
