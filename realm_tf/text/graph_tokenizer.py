@@ -1,9 +1,10 @@
 """BERT's wordpiece tokenizer inside a TensorFlow graph.
 
-The ids equal those of `tokenizer.Tokenizer`, whatever the text. That one
-decides, so its character classes are asked of it rather than taken from RE2,
-whose Unicode is newer; TensorFlow's own Unicode tables decide nothing but
-the decompositions and lower cases on which both agree.
+The ids equal those of `tokenizer.Tokenizer`, which decides: its character
+classes are asked of it rather than taken from RE2, whose Unicode is newer.
+TensorFlow's Unicode tables decide decompositions and lower cases. They differ
+from the Python tokenizer's for some characters since Unicode 10, which BERT's
+vocabularies do not hold, and lack two capitals of Unicode 16.
 """
 
 import functools
@@ -33,25 +34,6 @@ _CHINESE = [
 
 # BERT drops them.
 _PRIVATE_USE = [(0xE000, 0xF8FF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)]
-
-# Where ICU and Hugging Face (tokenizers 0.23) differ: the combining marks
-# and composites since Unicode 10, which Hugging Face neither reorders nor
-# decomposes while tensorflow_text 2.20 does, and the capitals since Unicode
-# 14, which TensorFlow 2.20 does not lower. Found by comparing all code
-# points; a few others between them are in the ranges because that is shorter
-# and harmless. The tests compare all code points again.
-_DIFFERENT = """
-    7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1ACE 1C89 1DF6-1DFA
-    2C2F A7C0 A7CB-A7DC A82C 10570-10595 105C9 105E4 10D24-10D27 10D50-10D6D
-    10EAB-10EAC 10EFD-10EFF 10F46-10F50 10F82-10F85 11070 1133B 11383-11385
-    1138E-11391 113C5-113D0 1145E 11839-1183A 11938-11943 119E0 11A34 11A47
-    11A99 11D42-11D45 11D97 11F41-11F42 16121-1612F 16D68-16D6A 16EA0-16EB8
-    16FF0-16FF1 1E08F 1E130-1E136 1E2AE 1E2EC-1E2EF 1E4EC-1E4EF 1E5EE-1E5EF
-"""
-
-# Stand for the characters of _DIFFERENT while ICU is at work: no text still
-# has private use characters then, and ICU leaves them alone.
-_FIRST_STAND_IN = 0xE000
 
 
 class GraphTokenizer(tf.Module):
@@ -116,23 +98,6 @@ class GraphTokenizer(tf.Module):
         )
 
     def _lower_without_accents(self, strings):
-        different = _different()
-        some_differ = tf.reduce_any(
-            tf.strings.regex_full_match(
-                strings, f"(?s).*{_regex_class(different)}.*"
-            )
-        )
-        stand_ins = [_FIRST_STAND_IN + rank for rank in range(len(different))]
-        lower = normalizers.BertNormalizer(lowercase=True).normalize_str
-        lowered = [ord(lower(chr(code))) for code in different]
-
-        def by_stand_ins():
-            hidden = _translate(strings, different, stand_ins)
-            return _translate(self._by_icu(hidden), stand_ins, lowered)
-
-        return tf.cond(some_differ, by_stand_ins, lambda: self._by_icu(strings))
-
-    def _by_icu(self, strings):
         strings = tf_text.normalize_utf8(strings, "NFD")
         strings = _replace(strings, _character_classes()["mark"], "")
         # ICU would make a final sigma of the one and, where the locale is
@@ -144,29 +109,6 @@ class GraphTokenizer(tf.Module):
 
 def _replace(strings, pattern, rewrite):
     return tf.strings.regex_replace(strings, pattern, rewrite)
-
-
-def _translate(strings, source, target):
-    """Replaces the code points of a sorted list by those of another."""
-    codes = tf.strings.unicode_decode(strings, "UTF-8")
-    places = tf.searchsorted(source, codes.flat_values)
-    rank = tf.minimum(places, len(source) - 1)
-    found = tf.where(
-        tf.gather(source, rank) == codes.flat_values,
-        tf.gather(target, rank),
-        codes.flat_values,
-    )
-    return tf.strings.unicode_encode(codes.with_flat_values(found), "UTF-8")
-
-
-@functools.cache
-def _different() -> list[int]:
-    """The code points of `_DIFFERENT`, in order."""
-    codes = []
-    for item in _DIFFERENT.split():
-        first, _, last = item.partition("-")
-        codes.extend(range(int(first, 16), int(last or first, 16) + 1))
-    return codes
 
 
 @functools.cache
