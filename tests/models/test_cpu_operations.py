@@ -5,9 +5,9 @@ import keras
 import numpy as np
 import pytest
 
-from realm_tf.models import bert_encoder
 from realm_tf.models import cpu_operations
 from realm_tf.models import precision
+from realm_tf.models import transformer_encoder
 from realm_tf.models.bert_encoder import ACTIVATIONS
 from realm_tf.models.bert_encoder import BertEncoder
 
@@ -61,7 +61,7 @@ def test_the_norm_and_its_gradients(dtype, rtol):
     exact = [tf.cast(each, "float32") for each in inputs]
 
     def norm(x, gamma, beta):
-        return bert_encoder._normalize(x, gamma, beta, 1e-6)
+        return transformer_encoder._normalize(x, gamma, beta, 1e-6)
 
     expected, _ = _with_gradients(norm, exact, weights, here=False)
     found, compute = _with_gradients(norm, inputs, weights, here=True)
@@ -85,7 +85,7 @@ def test_a_bfloat16_norm_is_float32_without_avx512(
     @tf.function
     def norm(x):
         ones = tf.ones(8, x.dtype)
-        return bert_encoder._normalize(x, ones, ones, 1e-6)
+        return transformer_encoder._normalize(x, ones, ones, 1e-6)
 
     with cpu_operations.only_for_this_process():
         traced = norm.get_concrete_function(tf.TensorSpec((4, 8), "bfloat16"))
@@ -170,7 +170,7 @@ def test_nothing_outlives_the_graph(name):
         rows = cpu_operations.WithoutPadding([[1, 1, 0, 1]])
         x = ACTIVATIONS[name].in_training(rows.drop(x))
         ones = tf.ones(8)
-        return rows.restore(bert_encoder._normalize(x, ones, ones, 1e-6))
+        return rows.restore(transformer_encoder._normalize(x, ones, ones, 1e-6))
 
     _, compute = _with_gradients(function, [tf.ones((4, 8))], 1.0, here=True)
     graphs = [

@@ -7,10 +7,10 @@ import keras_hub
 import numpy as np
 import pytest
 
-from realm_tf.models import bert_encoder
 from realm_tf.models import precision
+from realm_tf.models import transformer_encoder
 from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.bert_encoder import TransformerEncoder
+from realm_tf.models.transformer_encoder import TransformerEncoder
 
 
 def _model(**settings):
@@ -115,7 +115,9 @@ def test_checkpointing_changes_nothing_but_memory(num_frozen_layers):
 
 def test_dropout_leaves_its_share_and_the_mean(monkeypatch):
     # Without the norms.
-    monkeypatch.setattr(bert_encoder, "_normalize", lambda x, *_, **more: x)
+    monkeypatch.setattr(
+        transformer_encoder, "_normalize", lambda x, *_, **more: x
+    )
     layer = TransformerEncoder(
         intermediate_dim=8,
         num_heads=2,
@@ -204,10 +206,12 @@ def test_fused_attention_ignores_padding_as_products_do(monkeypatch, length):
         return dot_product_attention(*args, **arguments)
 
     dot_product_attention = keras.ops.dot_product_attention
-    monkeypatch.setattr(bert_encoder.ops, "dot_product_attention", attend)
+    monkeypatch.setattr(
+        transformer_encoder.ops, "dot_product_attention", attend
+    )
     by_products = layer(inputs, padding_mask=padding_mask)
     assert not calls
-    monkeypatch.setattr(bert_encoder, "accelerator", lambda: "gpu")
+    monkeypatch.setattr(transformer_encoder, "accelerator", lambda: "gpu")
     fused = layer(inputs, padding_mask=padding_mask)
     assert len(calls) == (length == 6)
     np.testing.assert_allclose(

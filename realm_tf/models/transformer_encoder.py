@@ -1,0 +1,310 @@
+"""A layer of a Transformer, as BERT and MPNet have it."""
+
+import keras
+from keras import ops
+
+from realm_tf.models import cpu_operations
+from realm_tf.models.precision import BFLOAT16
+from realm_tf.models.precision import accelerator
+
+# Added to the scores of padding; the same as of keras.layers.Softmax.
+_MASKED = -1e9
+
+
+class TransformerEncoder(keras.layers.Layer):
+    """A Transformer layer with the norm after each residual, as BERT has it.
+
+    It computes what `keras_hub.layers.TransformerEncoder` computes, faster and
+    with less memory, with the same weights under the same names. Products are
+    of matrices, one row a wordpiece. TensorFlow fuses the bias with them and,
+    in inference, the activation; it cannot fuse keras_hub's einsums. The
+    softmax of the attention is computed in float32 under any dtype policy.
+    Where `cpu_operations` are possible, training computes nothing but the
+    attention on padding. With JAX in bfloat16 on a GPU, inference has cuDNN's
+    attention, which writes no scores.
+
+    With `recompute`, training keeps the inputs of four parts of the layer,
+    each as wide as a wordpiece's embedding, and computes what is inside them
+    again in the backward pass, but for the last product of each: about a
+    quarter more time (docs/measurements/training.md) for memory that no longer grows
+    with heads and feed-forward width (Chen et al., 2016). The weights and the
+    result are the same, dropout included.
+
+    `keras.RematScope` cannot be used here: it wraps a call whose dropout
+    changes the state of its seed generator, which must not happen inside of
+    what is computed twice.
+
+    Files of weights hold the names of the class and of its private attributes,
+    which are those of keras_hub's.
+
+    Args:
+        intermediate_dim: int. Width of the feed-forward layer.
+        num_heads: int. Attention heads.
+        activation: function. Of the feed-forward layer; its attribute
+            `in_training`, if it has one, replaces it in training.
+        dropout: float. Rate of all three dropouts. Defaults to `0.0`.
+        layer_norm_epsilon: float. Defaults to `1e-12`, as BERT.
+        kernel_initializer: str or `keras.initializers.Initializer`. Defaults to
+            `"glorot_uniform"`.
+
+    Attributes:
+        recompute: bool. `False` until it is set.
+
+    References:
+        [Chen et al., 2016](https://arxiv.org/abs/1604.06174).
+    """
+
+    recompute = False
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        activation,
+        dropout=0.0,
+        layer_norm_epsilon=1e-12,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.activation = keras.activations.get(activation)
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self._dropout = keras.layers.Dropout(dropout, name="dropout")
+
+    def build(self, inputs_shape):
+        hidden_dim = inputs_shape[-1]
+        # It holds the weights of the attention; `call` computes with them.
+        self._self_attention_layer = keras.layers.MultiHeadAttention(
+            self.num_heads,
+            hidden_dim // self.num_heads,
+            kernel_initializer=self.kernel_initializer,
+            dtype=self.dtype_policy,
+            name="self_attention_layer",
+        )
+        self._self_attention_layer.build(inputs_shape, inputs_shape)
+        self._self_attention_layer_norm = self._norm(
+            inputs_shape, "self_attention_layer_norm"
+        )
+        self._feedforward_layer_norm = self._norm(
+            inputs_shape, "feedforward_layer_norm"
+        )
+        self._feedforward_intermediate_dense = self._dense(
+            hidden_dim, self.intermediate_dim, "feedforward_intermediate_dense"
+        )
+        self._feedforward_output_dense = self._dense(
+            self.intermediate_dim, hidden_dim, "feedforward_output_dense"
+        )
+        self.built = True
+
+    def _norm(self, shape, name):
+        layer = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+        layer.build(shape)
+        return layer
+
+    def _dense(self, input_dim, output_dim, name):
+        layer = keras.layers.Dense(
+            output_dim,
+            # Two draws of one initializer are equal.
+            kernel_initializer=self.kernel_initializer.clone(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build((None, None, input_dim))
+        return layer
+
+    def call(self, inputs, padding_mask=None, training=None):
+        batch_size, length = ops.shape(inputs)[:2]
+        hidden_dim = inputs.shape[-1]
+        shape = batch_size, length, self.num_heads, hidden_dim // self.num_heads
+        is_fast = training and cpu_operations.are_possible()
+        rows = _AllRows()
+        if is_fast and padding_mask is not None:
+            rows = cpu_operations.WithoutPadding(padding_mask)
+        # (b * l, h), or fewer rows
+        x = rows.drop(ops.reshape(inputs, (-1, hidden_dim)))
+        has_dropout = training and self._dropout.rate
+        drop_shares, drop_attended, drop_hidden = (
+            _Dropout(self._dropout) if has_dropout else _same for _ in range(3)
+        )
+        keep = keras.remat if self.recompute and training else _same
+        is_fused = not training and _has_fused_attention(x, length)
+        activate = self.activation
+        if is_fast:
+            activate = getattr(activate, "in_training", activate)
+
+        def attend(x, *weights):
+            return _attend(
+                x, weights, shape, padding_mask, drop_shares, rows, is_fused
+            )
+
+        def feed_forward(x, kernel, bias, output_kernel, output_bias):
+            hidden = activate(_dense(x, kernel, bias))
+            return _dense(hidden, output_kernel, output_bias)
+
+        def add_norm(layer, drop, x, output):
+            def add(x, output, gamma, beta):
+                return _normalize(x + drop(output), gamma, beta, layer.epsilon)
+
+            return keep(add)(x, output, *_weights(x, layer))
+
+        attention = self._self_attention_layer
+        weights = _weights(
+            x,
+            attention.query_dense,
+            attention.key_dense,
+            attention.value_dense,
+            attention.output_dense,
+        )
+        output = keep(attend)(x, *weights)
+        norm = self._self_attention_layer_norm
+        x = add_norm(norm, drop_attended, x, output)
+        weights = _weights(
+            x,
+            self._feedforward_intermediate_dense,
+            self._feedforward_output_dense,
+        )
+        output = keep(feed_forward)(x, *weights)
+        x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
+        return ops.reshape(rows.restore(x), (batch_size, length, hidden_dim))
+
+
+def _same(x):
+    return x
+
+
+class _AllRows:
+    """Keeps padding; compare `cpu_operations.WithoutPadding`."""
+
+    drop = restore = staticmethod(_same)
+
+
+def _weights(x, *layers):
+    """Kernels and biases, or gains, of layers, in the type of `x`.
+
+    Keras casts weights inside a layer's call, where a backward pass is not.
+    """
+    return [
+        ops.cast(variable, x.dtype)
+        for layer in layers
+        for variable in layer.weights
+    ]
+
+
+def _has_fused_attention(x, length):
+    """Whether cuDNN's may be taken; it refuses some gradients of odd lengths,
+    as of a query that is embedded without one within a training step."""
+    is_bfloat16 = keras.backend.standardize_dtype(x.dtype) == BFLOAT16
+    return is_bfloat16 and accelerator() == "gpu" and length % 2 == 0
+
+
+def _attend(x, weights, shape, padding_mask, drop, rows, is_fused):
+    """Output of the attention, `(num_rows, hidden_dim)`."""
+    *inner, output_kernel, output_bias = weights
+    # (b, l, n, h)
+    parts = [
+        ops.reshape(rows.restore(_dense(x, kernel, bias)), shape)
+        for kernel, bias in zip(inner[::2], inner[1::2], strict=True)
+    ]
+    if is_fused:
+        attended = _attend_fused(*parts, padding_mask)
+    else:
+        attended = _attend_by_products(*parts, padding_mask, drop)
+    attended = rows.drop(ops.reshape(attended, (-1, x.shape[-1])))
+    return _dense(attended, output_kernel, output_bias)
+
+
+def _attend_fused(queries, keys, values, padding_mask):
+    """`(b, l, n, h)`, in one operation."""
+    mask = None
+    if padding_mask is not None:
+        batch_size, length = padding_mask.shape
+        mask = ops.broadcast_to(
+            ops.cast(padding_mask, "bool")[:, None, None],
+            (batch_size, 1, length, length),
+        )
+    return ops.dot_product_attention(queries, keys, values, mask=mask)
+
+
+def _attend_by_products(queries, keys, values, padding_mask, drop):
+    """`(b, l, n, h)`, with shares to drop from."""
+    scale = queries.shape[-1] ** -0.5
+    # (b, n, l, h)
+    queries, keys, values = (
+        ops.transpose(part, (0, 2, 1, 3)) for part in (queries, keys, values)
+    )
+    # (b, n, l, l)
+    scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
+    if padding_mask is not None:
+        bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
+        # Exact in any type: what is kept gets 0.
+        scores = scores + ops.cast(bias, scores.dtype)[:, None, None]
+    shares = ops.softmax(ops.cast(scores, "float32"))
+    shares = drop(ops.cast(shares, values.dtype))
+    return ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
+
+
+def _normalize(x, gamma, beta, epsilon):
+    """Layer normalisation of `(num_rows, dim)`, in float32 inside.
+
+    The difference from the mean is used twice: `ops.layer_normalization`
+    computes a third more, gradient included.
+    """
+    if cpu_operations.are_possible():
+        return cpu_operations.normalize(x, gamma, beta, epsilon)
+    dtype = x.dtype
+    x, gamma, beta = (ops.cast(each, "float32") for each in (x, gamma, beta))
+    x = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
+    return ops.cast(x * ops.rsqrt(variance + epsilon) * gamma + beta, dtype)
+
+
+def _dense(x, kernel, bias):
+    """A product and a bias; of an einsum's weights, too."""
+    output = ops.matmul(x, ops.reshape(kernel, (x.shape[-1], -1)))
+    return ops.add(output, ops.reshape(bias, (-1,)))
+
+
+class _Dropout:
+    """A layer of dropout with a seed that is drawn once, however often called.
+
+    On TensorFlow with 8 random bits a number: Keras draws 32 of them there,
+    and makes a float of them. The rate is rounded to a multiple of 2^-8; what
+    is kept is divided by the share that this keeps.
+    """
+
+    def __init__(self, layer):
+        self._rate = layer.rate
+        self._seed = layer.seed_generator.next()
+
+    def __call__(self, x):
+        if keras.backend.backend() != "tensorflow":
+            return keras.random.dropout(x, self._rate, seed=_Drawn(self._seed))
+        import tensorflow as tf
+
+        size = tf.size(x)
+        bits = tf.random.stateless_uniform(
+            [(size + 7) // 8],
+            seed=self._seed,
+            minval=None,
+            maxval=None,
+            dtype=tf.uint64,
+        )
+        bits = tf.reshape(tf.bitcast(bits, tf.uint8), [-1])[:size]
+        dropped = round(self._rate * 2**8)
+        is_kept = tf.reshape(bits, tf.shape(x)) >= dropped
+        return x * (tf.cast(is_kept, x.dtype) / (1.0 - dropped / 2**8))
+
+
+class _Drawn(keras.random.SeedGenerator):
+    """A seed in the form that Keras takes."""
+
+    def __init__(self, seed):
+        self._drawn = seed
+
+    def next(self, ordered=True):
+        return self._drawn
