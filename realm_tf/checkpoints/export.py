@@ -79,6 +79,7 @@ def _write_sentence_transformer(tower, prompts, tokenizer, directory, model):
             "the first position, without REALM's projection and its LayerNorm."
         )
     encoder = tower.encoder
+    _check_bert(encoder, model)
     config = hugging_face.from_encoder_config(encoder.get_config())
     config |= {
         "architectures": ["BertModel"],
@@ -140,6 +141,7 @@ def _write_preset(encoder, tower, tokenizer, directory, model):
     """A `BertTextEmbedder`, or a backbone where it has no place for a tower."""
     from keras_hub import models
 
+    _check_bert(encoder, model)
     config = encoder.get_config()
     fixed = config.pop("activation"), config.pop("layer_norm_epsilon")
     if fixed != (_ACTIVATION, _LAYER_NORM_EPSILON):
@@ -166,6 +168,14 @@ def _write_preset(encoder, tower, tokenizer, directory, model):
         pooling_mode=_POOLINGS[tower.pooling],
         normalize=tower.normalize,
     ).save_to_preset(directory)
+
+
+def _check_bert(encoder, model):
+    if encoder.num_relative_buckets:
+        raise InputError(
+            f"{model} has an encoder of MPNet's shape: --format writes BERTs "
+            "only; leave it out, or push the checkpoint that it is from."
+        )
 
 
 def _is_bare(tower):

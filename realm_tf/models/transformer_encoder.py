@@ -1,5 +1,7 @@
 """A layer of a Transformer, as BERT and MPNet have it."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -9,6 +11,8 @@ from realm_tf.models.precision import accelerator
 
 # Added to the scores of padding; the same as of keras.layers.Softmax.
 _MASKED = -1e9
+# Wordpieces from which on all distances are one, as in MPNet and T5.
+_MAX_DISTANCE = 128
 
 
 class TransformerEncoder(keras.layers.Layer):
@@ -36,6 +40,9 @@ class TransformerEncoder(keras.layers.Layer):
 
     Files of weights hold the names of the class and of its private attributes,
     which are those of keras_hub's.
+
+    `position_bias`, `(num_heads, length, length)`, is added to all scores of
+    the attention; see `RelativePositionBias`.
 
     Args:
         intermediate_dim: int. Width of the feed-forward layer.
@@ -117,7 +124,9 @@ class TransformerEncoder(keras.layers.Layer):
         layer.build((None, None, input_dim))
         return layer
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(
+        self, inputs, padding_mask=None, position_bias=None, training=None
+    ):
         batch_size, length = ops.shape(inputs)[:2]
         hidden_dim = inputs.shape[-1]
         shape = batch_size, length, self.num_heads, hidden_dim // self.num_heads
@@ -132,7 +141,11 @@ class TransformerEncoder(keras.layers.Layer):
             _Dropout(self._dropout) if has_dropout else _same for _ in range(3)
         )
         keep = keras.remat if self.recompute and training else _same
-        is_fused = not training and _has_fused_attention(x, length)
+        is_fused = (
+            not training
+            and position_bias is None
+            and _has_fused_attention(x, length)
+        )
         activate = self.activation
         if is_fast:
             activate = getattr(activate, "in_training", activate)
@@ -160,6 +173,9 @@ class TransformerEncoder(keras.layers.Layer):
             attention.value_dense,
             attention.output_dense,
         )
+        if position_bias is not None:
+            # Has a gradient, as weights have.
+            weights.append(position_bias)
         output = keep(attend)(x, *weights)
         norm = self._self_attention_layer_norm
         x = add_norm(norm, drop_attended, x, output)
@@ -171,6 +187,68 @@ class TransformerEncoder(keras.layers.Layer):
         output = keep(feed_forward)(x, *weights)
         x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
         return ops.reshape(rows.restore(x), (batch_size, length, hidden_dim))
+
+
+class RelativePositionBias(keras.layers.Layer):
+    """What scores of the attention get for the distance of two wordpieces.
+
+    A number for each head and bucket of distances. Half of the buckets are for
+    keys before the query, half for those after it; of each half the first ones
+    hold one distance, the others more and more, up to 128 and beyond. Call it
+    with int `token_ids`, `(batch_size, length)`, for a tensor
+    `(num_heads, length, length)`, query first.
+
+    Args:
+        num_buckets: int. An even number.
+        num_heads: int.
+
+    References:
+        [Raffel et al., 2019](https://arxiv.org/abs/1910.10683), section 2.1;
+        [Song et al., 2020](https://arxiv.org/abs/2004.09297).
+        Original code: huggingface/transformers,
+        models/mpnet/modeling_mpnet.py.
+    """
+
+    def __init__(self, num_buckets, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        self.num_buckets = num_buckets
+        self.num_heads = num_heads
+
+    def build(self, token_ids_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.num_buckets, self.num_heads),
+            initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+            name="embeddings",
+        )
+
+    def call(self, token_ids):
+        positions = ops.arange(ops.shape(token_ids)[1], dtype="int32")
+        # (l, l), query - key
+        distances = positions[:, None] - positions
+        half = self.num_buckets // 2
+        buckets = ops.digitize(ops.abs(distances), self._limits(half))
+        buckets = ops.cast(buckets, "int32") + half * ops.cast(
+            distances < 0, "int32"
+        )
+        # (l, l, n) -> (n, l, l)
+        return ops.transpose(
+            ops.take(self.embeddings, buckets, axis=0), (2, 0, 1)
+        )
+
+    def _limits(self, half):
+        """The least distance of each bucket but the first."""
+        exact = half // 2
+        growth = (_MAX_DISTANCE / exact) ** (1 / (half - exact))
+        # A power that is a whole number may be computed as a little more.
+        longer = [
+            math.ceil(exact * growth**power - 1e-6)
+            for power in range(1, half - exact)
+        ]
+        return [*range(1, exact + 1), *longer]
+
+    def compute_output_shape(self, token_ids_shape):
+        length = token_ids_shape[1]
+        return self.num_heads, length, length
 
 
 def _same(x):
@@ -204,7 +282,7 @@ def _has_fused_attention(x, length):
 
 def _attend(x, weights, shape, padding_mask, drop, rows, is_fused):
     """Output of the attention, `(num_rows, hidden_dim)`."""
-    *inner, output_kernel, output_bias = weights
+    *inner, output_kernel, output_bias = weights[:8]
     # (b, l, n, h)
     parts = [
         ops.reshape(rows.restore(_dense(x, kernel, bias)), shape)
@@ -213,7 +291,7 @@ def _attend(x, weights, shape, padding_mask, drop, rows, is_fused):
     if is_fused:
         attended = _attend_fused(*parts, padding_mask)
     else:
-        attended = _attend_by_products(*parts, padding_mask, drop)
+        attended = _attend_by_products(*parts, padding_mask, drop, *weights[8:])
     attended = rows.drop(ops.reshape(attended, (-1, x.shape[-1])))
     return _dense(attended, output_kernel, output_bias)
 
@@ -230,7 +308,9 @@ def _attend_fused(queries, keys, values, padding_mask):
     return ops.dot_product_attention(queries, keys, values, mask=mask)
 
 
-def _attend_by_products(queries, keys, values, padding_mask, drop):
+def _attend_by_products(
+    queries, keys, values, padding_mask, drop, position_bias=None
+):
     """`(b, l, n, h)`, with shares to drop from."""
     scale = queries.shape[-1] ** -0.5
     # (b, n, l, h)
@@ -243,6 +323,8 @@ def _attend_by_products(queries, keys, values, padding_mask, drop):
         bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
         # Exact in any type: what is kept gets 0.
         scores = scores + ops.cast(bias, scores.dtype)[:, None, None]
+    if position_bias is not None:
+        scores = scores + ops.cast(position_bias, scores.dtype)
     shares = ops.softmax(ops.cast(scores, "float32"))
     shares = drop(ops.cast(shares, values.dtype))
     return ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))

@@ -129,6 +129,7 @@ class ImportCheckpoint(Operation):
         from realm_tf.checkpoints import initial
         from realm_tf.checkpoints import opening
         from realm_tf.checkpoints import published
+        from realm_tf.checkpoints.tokenizer_files import find_tokenizer
         from realm_tf.models import model_directory
 
         # Of a random head.
@@ -136,7 +137,7 @@ class ImportCheckpoint(Operation):
         model, lines = published.make_model(opened, tower)
         sources = [*opened, tower] if tower else opened
         directories = [each.directory for each in sources]
-        tokenizer = opening.find_tokenizer(directories, self.vocab)
+        tokenizer = find_tokenizer(directories, self.vocab)
         for part in (model.query_embedder, model.block_embedder, model.reader):
             initial.check_vocabulary(part.encoder, tokenizer)
         said = opening.find_header(directories)
@@ -158,8 +159,8 @@ class ImportCheckpoint(Operation):
 
     def _write_blocks(self, model, rows):
         """Writes the texts as blocks; returns what there is to say."""
-        from realm_tf.checkpoints.opening import find
         from realm_tf.checkpoints.published import there_already
+        from realm_tf.checkpoints.tokenizer_files import find
 
         directories = [
             hubs.fetch(path, [_BLOCK_RECORDS])

@@ -42,20 +42,21 @@ class Init(Operation):
 
     The others read a BERT. `hf` is a directory of Hugging Face's (config.json,
     model.safetensors or pytorch_model.bin, vocab.txt) or the address of one on
-    their hub, hf://OWNER/NAME or hf://OWNER/NAME@REVISION, `tf1` Google's
+    their hub, hf://OWNER/NAME or hf://OWNER/NAME@REVISION, of a BERT or an MPNet
+    (with MPNet's vocabulary, in the order of BERT's), `tf1` Google's
     bert_model.ckpt or its directory, `garden` an encoder checkpoint of the
     TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
     directory. A masked-LM head is taken, too, where there is one. Of a BERT that
     was trained to embed, in a directory of Sentence Transformers or a TextEmbedder
     of Keras Hub, pooling, normalisation and prompts are taken, too. Of all these,
-    --set projection_dim, cosine, query_prefix, block_prefix and, of `tf1`,
+    --set projection_dim, cosine, dot, query_prefix, block_prefix and, of `tf1`,
     num_heads.
 
     Towers and reader begin with the same BERT; what it does not have
     (projection, span scorer) is random. With --reader trained the reader of
     `minilm` has learned to read already, and answers from any documents (`realm
-    corpus create`). --reader also takes a reader from elsewhere, a BERT that was
-    trained to answer questions as Hugging Face's BertForQuestionAnswering:
+    corpus create`). --reader also takes a reader from elsewhere, a BERT or MPNet
+    trained to answer questions, as Hugging Face's BertForQuestionAnswering:
 
       realm init --from minilm --reader hf://OWNER/NAME --output models/reader
 

@@ -115,9 +115,14 @@ def from_model(
 
     Raises:
         InputError: if the encoder has fewer positions than the recipe's
-            `max_length`.
+            `max_length`, or is of MPNet's shape.
     """
     encoder = loaded.model.block_embedder.encoder
+    if encoder.num_relative_buckets:
+        raise InputError(
+            "A tagger begins with a BERT, and the model is of MPNet's shape: "
+            "choose another --model."
+        )
     max_length = recipe.max_length
     if max_length > encoder.max_sequence_length:
         raise InputError(

@@ -25,6 +25,8 @@ UNK = "[UNK]"
 CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
+# What MPNet's vocabulary has before and after BERT's.
+MPNET_FIRST, MPNET_LAST = ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"]
 # Those above, and such as [unused1].
 _SPECIAL = re.compile(r"\[.+\]$")
 
@@ -85,7 +87,7 @@ def read_vocabulary(path: str) -> list[str]:
         raise InputError(f"Vocabulary {path} is not UTF-8 text.") from error
     # Not splitlines(): a wordpiece may be a Unicode line separator.
     lines = text.removesuffix("\n").split("\n")
-    vocabulary = [line.rstrip("\r") for line in lines]
+    vocabulary = bert_wordpieces([line.rstrip("\r") for line in lines])
     missing = {PAD, UNK, CLS, SEP, MASK} - set(vocabulary)
     if missing:
         raise InputError(
@@ -95,6 +97,20 @@ def read_vocabulary(path: str) -> list[str]:
     if len(set(vocabulary)) != len(vocabulary):
         raise InputError(f"Vocabulary {path} holds a wordpiece twice.")
     return vocabulary
+
+
+def bert_wordpieces(vocabulary: list[str]) -> list[str]:
+    """BERT's vocabulary, out of MPNet's.
+
+    MPNet's is BERT's between four special wordpieces and one more. Here BERT's
+    take their place: a text has the same ids for both, and
+    `checkpoints.hugging_face` sorts the weights by them.
+
+    Args:
+        vocabulary: list of str. MPNet's, or another, which is returned.
+    """
+    is_mpnets = (vocabulary[:4], vocabulary[-1:]) == (MPNET_FIRST, MPNET_LAST)
+    return vocabulary[4:-1] if is_mpnets else vocabulary
 
 
 class Tokenizer:

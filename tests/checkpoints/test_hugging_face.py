@@ -94,7 +94,7 @@ def test_a_config_becomes_the_encoders_arguments(theirs):
         ),
         (
             json.dumps(CONFIG | {"model_type": "roberta"}),
-            "is of a roberta, .* expected bert or realm",
+            "is of a roberta, .* expected bert, realm or mpnet",
         ),
         (
             json.dumps({"hidden_act": "gelu", "model_type": "t5"}),

@@ -3,7 +3,7 @@ import json
 import pytest
 import tokenizers
 
-from realm_tf.checkpoints.opening import find_tokenizer
+from realm_tf.checkpoints.tokenizer_files import find_tokenizer
 from realm_tf.errors import InputError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe"]
