@@ -146,31 +146,37 @@ def under_load(
                 left = seconds_per_change - (time.monotonic() - started)
                 time.sleep(max(0.0, left))
                 if number % _CHANGES_PER_LOOK == 0:
-                    for kind, megabytes in (
-                        ("resident", load.own_megabytes(server.process.pid)),
-                        ("allocated", load.allocated_megabytes(server)),
-                    ):
-                        memory[kind].append(round(megabytes))
+                    resident = load.own_megabytes(server.process.pid)
+                    memory["resident"].append(round(resident))
+                    allocated = load.allocated_megabytes(server)
+                    memory["allocated"].append(round(allocated))
         finally:
             stop.set()
             for client in clients:
                 client.join()
+    found = {
+        "changes": number - 1,
+        **_summary(answers, held),
+        "failed": dict(failed),
+        "megabytes": memory,
+    }
+    print(json.dumps(found, indent=1))
+
+
+def _summary(answers, held):
+    """Numbers of the answers, given the texts of each state."""
     p50, p99 = np.quantile(
         [received - asked for asked, received, _, _ in answers], (0.5, 0.99)
     )
-    found = {
-        "changes": number - 1,
+    return {
         "states that answered": len({state for _, _, state, _ in answers}),
         "answers": len(answers),
-        "failed": dict(failed),
         "of another state": sum(
             not texts <= held[state] for _, _, state, texts in answers
         ),
         "of an earlier state": _num_earlier(answers),
         "seconds": {"median": round(p50, 3), "99 of 100": round(p99, 3)},
-        "megabytes": memory,
     }
-    print(json.dumps(found, indent=1))
 
 
 def _texts(corpus):

@@ -17,6 +17,7 @@ reader learns from
 Dev fits the weights of retrieval and of BM25, for each retriever.
 """
 
+import functools
 import json
 import pathlib
 
@@ -87,28 +88,16 @@ def main(
     steps.graph.run()
     rows = f"{output}/rows.jsonl"
     row_questions.write(with_rows, rows)
-
-    def learn(name, model, learned_from, settings, over=over, **others):
-        return steps.add(
-            realm.FineTune,
-            name,
-            recipe="quickstart",
-            set=(*_COMMON, *settings),
-            model=model,
-            **over,
-            questions=learned_from,
-            **others,
-        )
-
     every, quarter, dev = (
         f"{questions}/{name}.jsonl" for name in ("all", "quarter", "dev")
     )
+    learn = functools.partial(_learn, steps, over)
     clozes = clozes.file("questions.jsonl")
     model = learn("cloze", start, clozes, _CLOZE, dev=dev)
     model = learn("read", model, every, _READ, dev=dev)
     # The last model is measured when weights are fitted.
     chosen = learn("choose", model, every, _CHOOSE)
-    model = learn("rows", chosen, rows, _ROWS, over_tables)
+    model = _learn(steps, over_tables, "rows", chosen, rows, _ROWS)
     teachers = (chosen, second_teacher) if second_teacher else (chosen,)
     model = learn("taught", model, quarter, _ROWS, teachers=teachers)
     steps.graph.run()
@@ -125,6 +114,19 @@ def main(
         retriever: {name: each.metrics for name, each in of_retriever.items()}
         for retriever, of_retriever in evaluations.items()
     }
+
+
+def _learn(steps, over, name, model, learned_from, settings, **others):
+    return steps.add(
+        realm.FineTune,
+        name,
+        recipe="quickstart",
+        set=(*_COMMON, *settings),
+        model=model,
+        **over,
+        questions=learned_from,
+        **others,
+    )
 
 
 def _search(steps, start, folder, **options):

@@ -106,17 +106,8 @@ def answer(
         answered.lexical_weight = lexical_weight
     if ranking:
         search = Given(ranking, asked, num_blocks=len(corpus.records))
-    elif retriever == ORACLE:
-        search = Oracle(
-            retrievers.Dense(corpus),
-            corpus.records.texts,
-            asked,
-            depth=recall.NUM_RANKED,
-        )
     else:
-        search = retrievers.make(
-            retriever, corpus, lexical_weight=lexical_weight
-        )
+        search = _retriever(corpus, retriever, asked, lexical_weight)
     if num_reader_blocks:
         predictor = Predictor(
             corpus,
@@ -130,6 +121,18 @@ def answer(
     else:
         answered.ranking = _ranking(search, texts)
     return answered
+
+
+def _retriever(corpus, name, asked, lexical_weight):
+    """A retriever by its name in `answer`."""
+    if name != ORACLE:
+        return retrievers.make(name, corpus, lexical_weight=lexical_weight)
+    return Oracle(
+        retrievers.Dense(corpus),
+        corpus.records.texts,
+        asked,
+        depth=recall.NUM_RANKED,
+    )
 
 
 def _read(answered, predictor, retriever, asked, calibrate):

@@ -108,39 +108,43 @@ def fit(
     )
     saver.restore(model)
     training_log = TrainingLog(log, done=steps_done(model))
-    last = [training_log]
+    last = [training_log, saver]
     if tensorboard:
-        last.append(_tensorboard(tensorboard))
+        last.insert(1, _tensorboard(tensorboard))
     with contextlib.ExitStack() as stack:
         if verbose and hosts.is_first():
             done = steps_done(model)
             progress = Progress("train", "steps", num_steps, before=done)
-            last.append(ShowProgress(stack.enter_context(progress), done))
+            last.insert(1, ShowProgress(stack.enter_context(progress), done))
         # The first stops before another sees a loss that is not finite; at the
         # last, the others have seen the step that is saved.
-        callbacks = [
-            StopAtNonFinite(),
-            *parts.values(),
-            *callbacks,
-            *last,
-            saver,
-        ]
+        callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, *last]
         while not saver.is_over:
             done = steps_done(model)
             left = next(end for end in epoch_ends if end > done) - done
-            interval = min(log_every, left)
-            first = len(training_log.lines)
-            model.fit(
+            _fit_intervals(
+                model,
                 feed(functools.partial(batches, done)),
-                initial_epoch=first,
-                epochs=first + left // interval,
-                steps_per_epoch=interval,
-                # The batches come shuffled.
-                shuffle=False,
-                verbose=0,
+                left,
+                min(log_every, left),
+                first=len(training_log.lines),
                 callbacks=callbacks,
             )
     return _history(training_log.lines, epoch_ends)
+
+
+def _fit_intervals(model, data, num_steps, interval, *, first, callbacks):
+    """Trains for as many whole intervals as fit into some steps."""
+    model.fit(
+        data,
+        initial_epoch=first,
+        epochs=first + num_steps // interval,
+        steps_per_epoch=interval,
+        # The batches come shuffled.
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
 
 
 def _history(lines, epoch_ends):

@@ -125,17 +125,6 @@ def test_tables_are_written_between_their_marks(root):
 
 
 @pytest.mark.parametrize(
-    "mark, complaint",
-    [("slow", "results 'slow'"), ("speed: all", "table 'all'")],
-)
-def test_a_page_that_names_no_table(root, mark, complaint):
-    text = f"<!-- results: {mark} -->\n<!-- /results -->\n"
-    (root / "docs" / "page.md").write_text(text)
-    with pytest.raises(LookupError, match=complaint):
-        published.write_tables(root)
-
-
-@pytest.mark.parametrize(
     "tolerance, got, is_accepted",
     [
         ("0.1", 2.6, True),
@@ -185,23 +174,6 @@ def find(tmp_path):
 )
 def test_numbers_are_read_at_their_paths(find, paths, numbers):
     assert find(paths) == [10 * number for number in numbers]
-
-
-@pytest.mark.parametrize(
-    "paths, error",
-    [
-        ("runs/0/bytes", "not subscriptable"),
-        ("runs/2", "out of range"),
-        ("fast", "'fast'"),
-        ("no.json:x", "No such file"),
-        ("text.stdout:x", "unpack"),
-    ],
-)
-def test_missing_numbers(find, paths, error):
-    with pytest.raises(
-        (OSError, LookupError, ValueError, TypeError), match=error
-    ):
-        find(paths)
 
 
 # Prints numbers; counts how often it ran.
@@ -290,25 +262,6 @@ def test_done_commands_are_not_run_again(measure, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="another version"):
         runs(first, second, third)
     assert (tmp_path / "out/results.json").exists()
-
-
-def test_realm_is_the_installed_one(measure, tmp_path, blocks_dir):
-    """`realm` runs with the same Python, and placeholders are one word."""
-    (tmp_path / "a b").mkdir()
-    (tmp_path / "a b/blocks").symlink_to(blocks_dir, target_is_directory=True)
-    speed = {**_SPEED, "source": "num_blocks", "within": "10"}
-    found, _ = measure("realm inspect {data_dir}/blocks", speed=speed)
-    assert found[-2:] == ["11.0", "ok"]
-
-
-@pytest.mark.parametrize(
-    "name, complaint",
-    [("slow", "slow is none of"), ("chunking", "--data-dir PATH")],
-)
-def test_a_missing_requirement_is_named(tmp_path, name, complaint):
-    with pytest.raises(SystemExit, match=complaint):
-        published.measure((name,), output=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_measurements_are_listed(capsys):

@@ -199,18 +199,6 @@ def test_what_came_from_elsewhere_is_text(tmp_path):
     )
 
 
-def test_a_candidate_is_right_by_the_rules_of_its_language(tmp_path):
-    lines = make_lines(1)
-    for candidate in lines[0]["candidates"]:
-        candidate["answer"] = "die Stadt"
-    lines[0].update(answer=["Stadt"], answer_type="string")
-    found, _ = write(tmp_path, lines)
-    assert not any("right" in row for row in found.tables[-2])
-    lines[0]["language"] = "de"
-    found, _ = write(tmp_path, lines)
-    assert all("right" in row for row in found.tables[-2][1:])
-
-
 def test_the_recall_curve_by_counting():
     lines = make_lines(57)
     # An empty question, and one without a ranking.
@@ -229,15 +217,10 @@ def test_the_recall_curve_by_counting():
     [
         ("who wrote it", "who"),
         ("To WHOM was it given?", "who"),
-        ("Whose is it?", "who"),
         ("What's the river?", "what"),
-        ("in which year was it", "which"),
         ("When was it where?", "when"),
-        ("How many moons are there", "how many"),
         ("how   Many", "how many"),
-        ("how much is it", "how"),
         ("So, how?", "how"),
-        ("the other one", "other"),
         ("the whole somewhat", "other"),
         ("", "other"),
     ],

@@ -6,8 +6,6 @@ import ir_measures
 import numpy as np
 import pytest
 
-from realm_tf import cli
-from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
@@ -98,44 +96,6 @@ def test_articles_are_ranked_by_their_best_blocks(world, corpus):
         best[articles[block]] = max(best.get(articles[block], -np.inf), score)
     expected = sorted(best, key=best.get, reverse=True)
     assert [row[2] for row in rows if row[0] == "q1"] == expected
-
-
-def test_ids_of_a_beir_folder_reach_the_run(tmp_path, vocabulary_path):
-    folder = tmp_path / "beir"
-    folder.mkdir()
-    documents = {
-        "doc-a": "Ada wrote numbers in London.",
-        "doc-b": "Bach wrote organ music in Leipzig.",
-        "doc-c": "The river of Rome is the Tiber.",
-    }
-    (folder / "corpus.jsonl").write_text(
-        "".join(
-            json.dumps({"_id": i, "title": "", "text": t}) + "\n"
-            for i, t in documents.items()
-        )
-    )
-    (folder / "queries.jsonl").write_text(
-        '{"_id": "1", "text": "who wrote organ music ?"}\n'
-    )
-    path = str(tmp_path)
-    model = f"{path}/model"
-    for command in (
-        f"init --from random --vocab {vocabulary_path} --output {model} "
-        "--set num_layers=1 --set hidden_dim=8 --set intermediate_dim=8",
-        f"chunk --input {folder}/corpus.jsonl --vocab {vocabulary_path} "
-        f"--output {path}/blocks --keep-all-titles",
-        f"embed --model {model} --blocks {path}/blocks --output {path}/rows",
-        f"index --embeddings {path}/rows --kind brute_force "
-        f"--output {path}/index",
-        f"retrieve --model {model} --blocks {path}/blocks --of articles "
-        f"--index {path}/index --questions {folder}/queries.jsonl --to trec "
-        f"--retriever bm25 --output {path}/run.trec",
-    ):
-        assert cli.main(command.split()) == 0
-    run = list(ir_measures.read_trec_run(f"{path}/run.trec"))
-    assert {row.doc_id for row in run} <= set(documents)
-    assert {row.query_id for row in run} == {"1"}
-    assert max(run, key=lambda row: row.score).doc_id == "doc-b"
 
 
 def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
@@ -262,12 +222,3 @@ def test_ids_of_articles_have_no_white_space(world, tmp_path, vocabulary_path):
     ).run()
     (name,) = run_files.article_ids(blocks)
     assert name == f"{tmp_path}/travel%20policy.md#Hotels:%20rates"
-
-
-def test_an_answerer_has_the_retrievers_of_an_export(world):
-    for name in ("bm25", "hybird"):
-        with pytest.raises(InputError, match=f"Received: {name}"):
-            Answerer(
-                *(world[each] for each in ("model", "blocks", "index")),
-                retriever=name,
-            )

@@ -2,13 +2,8 @@
 
 import collections
 import pathlib
-import re
-import unicodedata
 
-import mwparserfromhell
 import pytest
-import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
 
 from realm_tf import quickstart
 from realm_tf.answering.recall import gold_blocks
@@ -19,13 +14,6 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.operations.chunk import Chunk
 from realm_tf.text import answers
 from realm_tf.text import sentences
-
-# Question words say what is asked for, not what about.
-NO_CONTENT = {
-    *STOPWORDS_EN,
-    *["who", "whom", "whose", "what", "which", "when", "where", "why", "how"],
-    *["many", "much", "did", "do", "does"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +29,6 @@ def articles(pages):
         for page in pages
         if not readers.drop_reason(page, format=readers.MEDIAWIKI)
     }
-
-
-@pytest.fixture(scope="module")
-def texts(articles):
-    return {title: _plain(text) for title, text in articles.items()}
 
 
 @pytest.fixture(scope="module")
@@ -79,31 +62,6 @@ def _plain(text):
 def _evidence(question):
     evidence = question.line["evidence"]
     return evidence["title"], _plain(evidence["sentence"])
-
-
-def _overlap(question, sentence):
-    """Share of the content words, by their stem, that a sentence holds."""
-    asked, told = (
-        {
-            Stemmer.Stemmer("english").stemWord(word)
-            for word in re.findall(r"\w+", text.lower())
-            if word not in NO_CONTENT
-        }
-        for text in (question, sentence)
-    )
-    return len(asked & told) / max(1, len(asked))
-
-
-def _link_targets(wikitext):
-    """Titles of the articles that a page links to."""
-    links = mwparserfromhell.parse(wikitext).filter_wikilinks()
-    titles = [str(link.title).partition("#")[0].strip() for link in links]
-    # A file's or category's link names its namespace.
-    return [
-        title[0].upper() + title[1:]
-        for title in titles
-        if title and ":" not in title
-    ]
 
 
 def test_the_readme_tells_what_the_data_hold(pages, articles, questions):
@@ -140,57 +98,6 @@ def test_every_question_names_a_sentence_that_holds_the_answer(
         if question.answer_type == "string":
             assert question.answers[0] in sentence, question
             assert len(set(question.answers)) == len(question.answers)
-
-
-def test_nothing_occurs_twice(all_questions, article_sentences):
-    asked = [
-        re.sub(r"\W+", " ", question.question.lower()).strip()
-        for question in all_questions
-    ]
-    said = [
-        sentence
-        for found in article_sentences.values()
-        for sentence in found
-        if len(sentence) > 30
-    ]
-    for found in (asked, said):
-        assert len(set(found)) == len(found)
-
-
-def test_a_third_asks_in_other_words(all_questions):
-    little = [
-        _overlap(question.question, _evidence(question)[1]) <= 1 / 3
-        for question in all_questions
-    ]
-    assert sum(little) >= len(little) / 3
-
-
-def test_no_markup_is_left(texts):
-    for title, text in texts.items():
-        for residue in ("[[", "]]", "{{", "}}", "''", "<ref", "|}"):
-            assert residue not in text, (title, residue)
-
-
-def test_links_resolve(pages, texts):
-    """A link leads to a page, or to nothing that is meant by another name."""
-
-    def plain(title):
-        decomposed = unicodedata.normalize("NFD", title.lower())
-        letters = "".join(c for c in decomposed if not unicodedata.combining(c))
-        return re.sub(r"\W+|s\b", "", letters)
-
-    titles = {page.title for page in pages}
-    plain_titles = {plain(title): title for title in titles}
-    for page in pages:
-        if page.dropped == "redirect":
-            assert _link_targets(page.text)[0] in texts
-        if page.title not in texts:
-            continue
-        for target in _link_targets(page.text):
-            assert target in titles or plain(target) not in plain_titles, (
-                f"{page.title} links to {target}, the page is called "
-                f"{plain_titles[plain(target)]}."
-            )
 
 
 def test_the_split_follows_from_the_titles_and_questions(questions):

@@ -31,13 +31,6 @@ def test_the_rate_rises_and_falls_in_straight_lines():
     )
 
 
-@pytest.mark.parametrize("num_steps", [1, 2, 3])
-def test_the_shortest_runs_learn(num_steps):
-    schedule = LinearWarmupAndDecay(1.0, num_steps)
-    rates = [float(schedule(step)) for step in range(num_steps)]
-    assert max(rates) == 1.0 and min(rates) > 0
-
-
 def _variables(values):
     return [
         keras.Variable(value.astype("float32"), name=name)
@@ -193,20 +186,3 @@ def test_two_halves_of_a_batch_are_a_batch():
     assert int(np.asarray(optimizer.iterations)) == 3
     for one, two in zip(whole.get_weights(), halves.get_weights(), strict=True):
         np.testing.assert_allclose(one, two, atol=2e-5)
-
-
-def test_it_learns_in_mixed_precision_and_xla():
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = _model()
-        model.compile(optimizer=BertAdamW(0.01), loss="mse", jit_compile=True)
-        inputs = np.arange(12).reshape(4, 3) % 5
-        target = np.ones((4, 3, 2), "float32")
-        losses = [
-            float(np.asarray(model.train_on_batch(inputs, target)))
-            for _ in range(20)
-        ]
-    finally:
-        keras.config.set_dtype_policy("float32")
-    assert losses[-1] < 0.5 * losses[0]
-    assert {v.dtype for v in model.optimizer.variables[2:]} == {"float32"}
