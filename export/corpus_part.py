@@ -1,5 +1,6 @@
 """What an export holds of its blocks: index, wordpieces, texts."""
 
+import functools
 import types
 
 import numpy as np
@@ -9,6 +10,7 @@ from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.export.compressed_texts import small_table
 from realm_tf.models.fixed_weight import shared
 from realm_tf.retrieval.scann import Scann
+from realm_tf.text import answer_spans
 
 
 class CorpusPart(tf.Module):
@@ -50,7 +52,8 @@ class CorpusPart(tf.Module):
         self.wordpieces = _values(block_table)
         self.lexical = _values(lexical)
         self.titles = CompressedTexts(records.titles)
-        self.texts = CompressedTexts(records.texts)
+        # Of texts, with a line break between two sentences.
+        self.lines = CompressedTexts(records.lines)
         self.urls = CompressedTexts(records.urls)
         # Of all blocks, one after the other: padded, they would take more.
         self.first_wordpieces = tf.Variable(
@@ -59,9 +62,11 @@ class CorpusPart(tf.Module):
         self._has_room = num_wordpieces is not None
         room = 0, 0
         if self._has_room:
-            room = 0, num_wordpieces - len(records.token_starts)
-        self.token_starts = small_table(np.pad(records.token_starts, room))
-        self.token_limits = small_table(np.pad(records.token_limits, room))
+            room = 0, num_wordpieces - int(records.first_wordpieces[-1])
+        starts, limits = records.whole_places()
+        self.token_starts = small_table(np.pad(starts, room))
+        self.token_limits = small_table(np.pad(limits, room))
+        self.is_common = tf.Variable(records.is_common, trainable=False)
         self.block_ids = None
         if block_ids is not None:
             self.block_ids = tf.Variable(shared(block_ids), trainable=False)
@@ -69,7 +74,7 @@ class CorpusPart(tf.Module):
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each part, in the SavedModel and in memory."""
-        texts = self.titles, self.texts, self.urls
+        texts = self.titles, self.lines, self.urls
         index = self.scann_state.variables if self.scann_state else self.index
         parts = {
             "index": index,
@@ -78,6 +83,7 @@ class CorpusPart(tf.Module):
                 self.first_wordpieces,
                 self.token_starts,
                 self.token_limits,
+                self.is_common,
             ],
             "texts, titles and addresses": [
                 each for table in texts for each in table.variables
@@ -116,20 +122,45 @@ class CorpusPart(tf.Module):
             return {}
         return {name: self.fields.texts.lookup(rows)}
 
-    def slice(self, rows, texts, starts, limits):
-        """Answers, with their code points, of spans given in wordpieces."""
+    def slice(self, rows, lines, starts, limits, are_sentences) -> dict:
+        """Answers, as `BlockRecords.span_offsets` and `sentence_offsets`.
+
+        Args:
+            rows: int tensor `(batch_size, num)`. Blocks.
+            lines: string tensor of that shape. Of `self.lines`.
+            starts: int tensor of that shape. First wordpieces; -1 of no span.
+            limits: as `starts`. The ones after the last.
+            are_sentences: bool tensor `(batch_size,)`. Whether the answers to
+                a question are sentences.
+
+        Returns:
+            dict of tensors of that shape: `answer`, `sentence`, and of the answer
+            `start` and `limit`, in code points.
+        """
         found = starts >= 0
-        first = tf.maximum(starts, 0)
-        last = tf.maximum(limits - 1, 0)
-        from_code_point = self._offset(self.token_starts, rows, first)
-        to_code_point = self._offset(self.token_limits, rows, last)
-        answers = tf.strings.substr(
-            texts,
-            tf.where(found, from_code_point, 0),
-            tf.where(found, to_code_point - from_code_point, 0),
-            unit="UTF8_CHAR",
+        start = self._offset(self.token_starts, rows, tf.maximum(starts, 0))
+        limit = self._offset(self.token_limits, rows, tf.maximum(limits - 1, 0))
+        start = tf.where(found, start, 0)
+        limit = tf.where(found, tf.maximum(limit, start), 0)
+        before, answer, after = _cut(lines, start, limit)
+        longer, begun, mended = answer_spans.mended(
+            before, answer, after, replace=tf.strings.regex_replace
         )
-        return answers, from_code_point, to_code_point
+        # Of marks alone nothing would be left.
+        is_left = mended != ""
+        start += tf.where(is_left, _length(longer) - _length(begun), 0)
+        limit = tf.where(is_left, start + _length(mended), limit)
+        before, answer, after = _cut(lines, start, limit)
+        before = tf.strings.regex_replace(before, r"(?s)^.*\n", "")
+        after = tf.strings.regex_replace(after, r"(?s)\n.*$", "")
+        sentence = tf.where(found, before + answer + after, "")
+        whole = are_sentences[:, None] & found
+        return {
+            "answer": tf.where(whole, sentence, answer),
+            "sentence": sentence,
+            "start": start - tf.where(whole, _length(before), 0),
+            "limit": limit + tf.where(whole, _length(after), 0),
+        }
 
     def _offset(self, table, rows, wordpieces):
         """Code points of wordpieces of blocks; any where a block has none."""
@@ -137,6 +168,28 @@ class CorpusPart(tf.Module):
         places += tf.cast(wordpieces, places.dtype)
         places = tf.minimum(places, tf.size(table, places.dtype) - 1)
         return tf.cast(tf.gather(table, places), tf.int32)
+
+
+def text_of(lines):
+    """Texts of blocks, from `CorpusPart.lines`."""
+    return tf.strings.regex_replace(lines, r"\n", " ")
+
+
+def _cut(lines, start, limit):
+    """The texts before, from and after two code points, one line the second."""
+    rest = 2**30
+    cut = functools.partial(tf.strings.substr, unit="UTF8_CHAR")
+    inside = cut(lines, start, limit - start)
+    zero = tf.zeros_like(start)
+    return (
+        cut(lines, zero, start),
+        text_of(inside),
+        cut(lines, limit, zero + rest),
+    )
+
+
+def _length(texts):
+    return tf.strings.length(texts, unit="UTF8_CHAR")
 
 
 def _values(layer):

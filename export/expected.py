@@ -49,6 +49,7 @@ def compute(
 
 def _row(prediction) -> dict:
     names = ("answer", "score", "confidence", "block_id", "start", "limit")
+    names += ("answer_sentence", "is_sentence")
     row = {name: getattr(prediction, name) for name in names}
     for name in ("block_id", "log_prob", "answer"):
         row[f"candidate_{name}"] = [

@@ -12,14 +12,18 @@ from realm_tf.answering.calibration import least_confidence
 from realm_tf.answering.calibration import relevance_weight_of
 from realm_tf.answering.corpus import retrieve_and_read
 from realm_tf.answering.predict import LEAST_SCORE
+from realm_tf.answering.predict import NUM_BEST
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.artifacts import question_files as data
 from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import num_bytes
+from realm_tf.export.corpus_part import text_of
 from realm_tf.models import packing
 from realm_tf.models.block_reading import best_spans
+from realm_tf.models.question_rules import QuestionRules
 from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.text import answer_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
 
 
@@ -55,6 +59,7 @@ class RealmModule(tf.Module):
         self.tokenizer = GraphTokenizer(
             loaded.tokenizer.vocabulary, lowercase=loaded.tokenizer.lowercase
         )
+        self._rules = QuestionRules(loaded.tokenizer.vocabulary)
         # First, and under the name that `runtime` has for it.
         self.corpus = corpus
         # As `CorpusPart.layers`.
@@ -118,26 +123,35 @@ class RealmModule(tf.Module):
         if allowed is not None:
             inputs["allowed"] = allowed
         outputs = self._keras.retrieve_and_read(inputs, training=False)
-        spans = best_spans(outputs, num_best=NUM_ALTERNATIVES)
+        spans = best_spans(
+            self._rules(outputs, inputs["token_ids"], self.corpus.is_common),
+            num_best=tf.minimum(
+                NUM_BEST, tf.reduce_prod(tf.shape(outputs["span_scores"])[1:])
+            ),
+        )
+        are_sentences = self._rules.asks_whether(inputs["token_ids"])
         rows = tf.where(
             outputs["read_scores"] > -np.inf, outputs["read_ids"], -1
         )
         # (b, n): the block of each of the n best spans.
         nbest_rows = tf.gather(rows, spans["nbest_positions"], batch_dims=1)
         # (b, k): every slice is one of these blocks.
-        texts = self.corpus.texts.lookup(rows)
-        nbest_answers, starts, limits = self.corpus.slice(
+        lines = self.corpus.lines.lookup(rows)
+        nbest = self.corpus.slice(
             nbest_rows,
-            tf.gather(texts, spans["nbest_positions"], batch_dims=1),
+            tf.gather(lines, spans["nbest_positions"], batch_dims=1),
             spans["nbest_starts"],
             spans["nbest_limits"],
+            are_sentences,
         )
-        candidate_answers, _, _ = self.corpus.slice(
+        candidates = self.corpus.slice(
             rows,
-            texts,
+            lines,
             spans["candidate_starts"],
             spans["candidate_limits"],
+            are_sentences,
         )
+        texts = text_of(lines)
         best = nbest_rows[:, 0]
         found = asked & (spans["nbest_starts"][:, 0] >= 0) & (best >= 0)
         best = tf.where(found, best, -1)
@@ -150,24 +164,33 @@ class RealmModule(tf.Module):
 
         # Spans of what is no block, and those that there are not.
         is_span = found[:, None] & (spans["nbest_scores"] > LEAST_SCORE)
+        chosen, is_chosen = _different(nbest["answer"], is_span)
         return {
-            "answer": if_found(nbest_answers[:, 0], ""),
+            "answer": if_found(nbest["answer"][:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
             "answered": found & (confidence >= least_confidence(self._fitted)),
+            "answer_sentence": if_found(nbest["sentence"][:, 0], ""),
+            "is_sentence": found & are_sentences,
             "block_id": self.corpus.ids_of(best),
             "title": self.corpus.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
             "url": self.corpus.urls.lookup(best),
             **self.corpus.told(best, "fields"),
-            "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
-            "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
-            "nbest_answer": tf.where(is_span, nbest_answers, ""),
-            "nbest_score": tf.where(is_span, spans["nbest_scores"], 0.0),
+            "start": tf.cast(if_found(nbest["start"][:, 0], 0), tf.int64),
+            "limit": tf.cast(if_found(nbest["limit"][:, 0], 0), tf.int64),
+            "nbest_answer": tf.where(
+                is_chosen, tf.gather(nbest["answer"], chosen, batch_dims=1), ""
+            ),
+            "nbest_score": tf.where(
+                is_chosen,
+                tf.gather(spans["nbest_scores"], chosen, batch_dims=1),
+                0.0,
+            ),
             **self._candidates(
                 tf.where(asked[:, None], rows, -1),
                 texts,
-                candidate_answers,
+                candidates["answer"],
                 spans["candidate_log_probs"],
             ),
         }
@@ -185,7 +208,7 @@ class RealmModule(tf.Module):
             "score": tf.where(is_found, found["scores"], 0.0),
             "lexical_score": tf.where(is_found, found["lexical"], 0.0),
             "title": self.corpus.titles.lookup(rows),
-            "text": self.corpus.texts.lookup(rows),
+            "text": text_of(self.corpus.lines.lookup(rows)),
             "url": self.corpus.urls.lookup(rows),
             **self.corpus.told(rows, "fields"),
         }
@@ -252,6 +275,31 @@ class RealmModule(tf.Module):
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }
+
+
+def _different(answers, is_span):
+    """Places of the first of equal answers, and where there is one.
+
+    Args:
+        answers: string tensor `(batch_size, num_best)`. Best first.
+        is_span: bool tensor of that shape. Which there are.
+
+    Returns:
+        int32 and bool tensor `(batch_size, NUM_ALTERNATIVES)`.
+    """
+    keys = answer_spans.same_as(
+        tf.strings.lower(answers), replace=tf.strings.regex_replace
+    )
+    keys = tf.where(keys == "", answers, keys)
+    places = tf.range(tf.shape(answers)[1])
+    # (b, n, n): the column is an equal one before the row's.
+    is_again = (keys[:, :, None] == keys[:, None, :]) & (
+        places[None, :] < places[:, None]
+    )
+    is_first = is_span & ~tf.reduce_any(is_again, axis=2)
+    order = tf.argsort(tf.cast(~is_first, tf.int32), stable=True)
+    order = order[:, :NUM_ALTERNATIVES]
+    return order, tf.gather(is_first, order, batch_dims=1)
 
 
 def _traced(function, *inputs):

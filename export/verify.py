@@ -101,7 +101,10 @@ def _check_answers(expected, batch, tolerance):
         f"{name} equals that of the Python code": np.all(
             tied | (batch[name] == wanted(name))
         )
-        for name in ("answer", "block_id", "start", "limit")
+        for name in (
+            *("answer", "block_id", "start", "limit"),
+            *("answer_sentence", "is_sentence"),
+        )
     }
     checks[
         f"candidate_block_id equals, in order but for ties of {tolerance:g}"

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from realm_tf.answering.answer import Answer
 from realm_tf.serving.client import NO_BLOCK_ID
-from realm_tf.text import sentences
 
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
@@ -26,37 +25,21 @@ def _printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
-    """The sentence that holds a span.
-
-    Args:
-        text: str. A block.
-        start: int. The span's first code point.
-        limit: int. One past its last.
-
-    Returns:
-        start and limit of the sentence in code points, at most 400 longer
-        than the span.
-    """
-    found = sentences.split(text)
-    first = max((s for s, _ in found if s <= start), default=0)
-    last = min((end for _, end in found if end >= limit), default=len(text))
-    margin = _MAX_SENTENCE_LENGTH // 2
-    return max(first, start - margin), min(last, limit + margin)
-
-
 def _evidence(answer: Answer) -> Text:
     """The sentence with the answer marked in it."""
     text = _printable(answer.text)
     start, limit = answer.start, answer.limit
-    first, last = sentence_around(text, start, limit)
-    # Cut inside a sentence, and not at its end?
-    before = "…" if first and not text[first - 1].isspace() else ""
-    after = "…" if last < len(text) and text[last - 1].isalnum() else ""
+    # An earlier export has no sentence.
+    sentence = _printable(answer.answer_sentence) or text
+    first = text.rfind(sentence, 0, start + len(sentence))
+    last = first + len(sentence)
+    margin = _MAX_SENTENCE_LENGTH // 2
+    before = "…" if first < start - margin else ""
+    after = "…" if last > limit + margin else ""
     return Text.assemble(
-        before + text[first:start].lstrip(),
+        before + text[max(first, start - margin) : start].lstrip(),
         (f"[[{text[start:limit]}]]", "bold"),
-        text[limit:last].rstrip() + after,
+        text[limit : min(last, limit + margin)].rstrip() + after,
     )
 
 
@@ -109,7 +92,9 @@ class AnswerView:
             )
             if answer.fields:
                 yield Text(_printable(answer.fields))
-            yield _evidence(answer)
+            # Not twice the same.
+            if not answer.is_sentence:
+                yield _evidence(answer)
             if self.evidence_license:
                 terms = _printable(self.evidence_license)
                 yield Text(f"Evidence: {terms}")

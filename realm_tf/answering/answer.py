@@ -72,6 +72,10 @@ class Answer:
             Defaults to `True`.
         fields: str. Fields that a filter can use, such as
             `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
+        answer_sentence: str. The sentence of `text` that holds the answer.
+            Defaults to `""`: the export is of an earlier version.
+        is_sentence: bool. Whether the answer is all of that sentence, as the
+            question asks whether something is so. Defaults to `False`.
     """
 
     answer: str
@@ -87,3 +91,5 @@ class Answer:
     candidates: tuple[Candidate, ...]
     answered: bool = True
     fields: str = ""
+    answer_sentence: str = ""
+    is_sentence: bool = False

@@ -117,4 +117,6 @@ class Answerer:
                 for candidate in chosen.candidates
             ),
             answered=chosen.answered,
+            answer_sentence=chosen.answer_sentence,
+            is_sentence=chosen.is_sentence,
         )

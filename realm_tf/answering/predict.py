@@ -17,6 +17,8 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.models.block_reading import best_spans
 from realm_tf.models.cpu_operations import only_for_this_process
+from realm_tf.models.question_rules import QuestionRules
+from realm_tf.text import answer_spans
 
 NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.
@@ -55,6 +57,7 @@ class Span:
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
         reader_score: float. The reader's alone: log-odds against "none".
+        answer_sentence: str. What holds the answer in the text.
     """
 
     answer: str = ""
@@ -63,6 +66,7 @@ class Span:
     start: int = 0
     limit: int = 0
     reader_score: float = 0.0
+    answer_sentence: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +78,10 @@ class Prediction(Span):
         answered: bool. Whether the answer is sure enough to be given.
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
-        nbest: list of `Span`. Best first.
+        nbest: list of `Span`. Best first; of equal answers the best.
         log_total: float. Log sum exp over all spans that were read and "none".
+        is_sentence: bool. Whether answers are sentences, as the question asks
+            whether something is so.
     """
 
     confidence: float = 0.0
@@ -84,6 +90,7 @@ class Prediction(Span):
     candidates: list[Candidate] = dataclasses.field(default_factory=list)
     nbest: list[Span] = dataclasses.field(default_factory=list)
     log_total: float = 0.0
+    is_sentence: bool = False
 
 
 NO_ANSWER = Prediction()
@@ -91,7 +98,7 @@ NO_ANSWER = Prediction()
 _CHOSEN_FROM = (
     *("read_ids", "read_scores", "read_relevance"),
     *("candidate_ids", "relevance_scores"),
-    *("block_positions", "span_scores", "allowed"),
+    *("joint_ids", "block_positions", "span_scores", "allowed"),
 )
 _OF_BLOCKS = ("read_ids", "candidate_ids", "relevance_scores")
 _OF_CANDIDATES = ("candidate_scores", "candidate_ids")
@@ -132,6 +139,7 @@ class Predictor:
             num_reader_blocks=num_reader_blocks,
             **weights,
         )
+        self._rules = QuestionRules(corpus.loaded.tokenizer.vocabulary)
         # Names of the inputs to what computes their outputs.
         self._functions = {}
 
@@ -178,7 +186,13 @@ class Predictor:
                 )
                 inputs.update(zip(_OF_CANDIDATES, found, strict=False))
             outputs = self._compute(inputs)
-            yield batch, {name: outputs[name] for name in _CHOSEN_FROM}
+            yield (
+                batch,
+                {
+                    "question_ids": inputs["token_ids"],
+                    **{name: outputs[name] for name in _CHOSEN_FROM},
+                },
+            )
 
     def choose(
         self,
@@ -202,8 +216,11 @@ class Predictor:
         for batch, outputs in read:
             if relevance_weight is not None:
                 outputs = self._model.reading.weighed(outputs, relevance_weight)
+            question_ids = outputs["question_ids"]
             spans = best_spans(
-                outputs,
+                self._rules(
+                    outputs, question_ids, self._corpus.records.is_common
+                ),
                 num_best=min(
                     NUM_BEST, np.prod(outputs["span_scores"].shape[1:])
                 ),
@@ -211,6 +228,9 @@ class Predictor:
             spans = {name: np.asarray(value) for name, value in spans.items()}
             for name in _OF_BLOCKS:
                 spans[name] = np.asarray(outputs[name])
+            spans["is_sentence"] = np.asarray(
+                self._rules.asks_whether(question_ids)
+            )
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(spans, position)
         return predictions
@@ -235,17 +255,19 @@ class Predictor:
                 candidates=self._candidates(read, spans, row),
                 nbest=self._nbest(read, spans, row),
                 log_total=float(spans["log_total"][row]),
+                is_sentence=bool(spans["is_sentence"][row]),
             )
         )
 
     def _candidates(self, read, spans, row):
-        records = self._corpus.records
         columns = ("log_probs", "starts", "limits", "scores")
         return [
             Candidate(
                 block_id,
                 log_prob,
-                records.span_text(block_id, start, limit) if start >= 0 else "",
+                self._span(spans, row, block_id, start, limit).answer
+                if start >= 0
+                else "",
                 score,
             )
             for block_id, (log_prob, start, limit, score) in zip(
@@ -255,8 +277,7 @@ class Predictor:
         ]
 
     def _nbest(self, read, spans, row):
-        records = self._corpus.records
-        nbest = []
+        nbest = {}
         columns = ("positions", "starts", "limits", "scores", "reader_scores")
         for place, start, limit, score, of_reader in _rows(
             spans, row, "nbest", columns
@@ -264,19 +285,37 @@ class Predictor:
             # There are fewer spans than places.
             if start < 0 or score < LEAST_SCORE:
                 break
-            block_id = read[place]
-            first, last = records.span_offsets(block_id, start, limit)
-            nbest.append(
-                Span(
-                    records.texts[block_id][first:last],
-                    score,
-                    block_id,
-                    first,
-                    last,
-                    of_reader,
-                )
+            found = self._span(
+                spans,
+                row,
+                read[place],
+                start,
+                limit,
+                score=score,
+                reader_score=of_reader,
             )
-        return nbest
+            key = answer_spans.same_as(
+                answer_spans.lower(found.answer), replace=answer_spans.replace
+            )
+            nbest.setdefault(key or found.answer, found)
+        return list(nbest.values())
+
+    def _span(self, spans, row, block_id, start, limit, **scores):
+        """The span of some wordpieces, or the sentence that holds them."""
+        records = self._corpus.records
+        text = records.texts[block_id]
+        first, last = records.span_offsets(block_id, start, limit)
+        begin, end = records.sentence_offsets(block_id, first, last)
+        if spans["is_sentence"][row]:
+            first, last = begin, end
+        return Span(
+            text[first:last],
+            block_id=block_id,
+            start=first,
+            limit=last,
+            answer_sentence=text[begin:end],
+            **scores,
+        )
 
 
 def _compiled(model, inputs):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,13 @@ from realm_tf.artifacts import array_files
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
+from realm_tf.text import answer_spans
 from realm_tf.text.tokenizer import read_vocabulary
+
+# Of fewer blocks it says little which wordpieces are in most; of more, so many
+# are looked at (our choice).
+LEAST_FOR_COMMON = 50
+MOST_FOR_COMMON = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,10 +214,94 @@ class BlockRecords:
         return self.texts[block_id][first:last]
 
     def span_offsets(self, block_id: int, start: int, limit: int):
-        """Code points `(start, limit)` of some wordpieces in the text."""
-        return (
-            int(self._token_starts[block_id][start]),
-            int(self._token_limits[block_id][limit - 1]),
+        """Code points `(start, limit)` of some wordpieces in the text, made
+        whole as `answer_spans` says."""
+        text = self.texts[block_id]
+        starts, limits = answer_spans.widened(
+            text,
+            self._token_starts[block_id],
+            self._token_limits[block_id],
+            self._joins[self._token_ids[block_id]],
+        )
+        first, last = int(starts[start]), int(limits[limit - 1])
+        longer, begun, answer = answer_spans.mended(
+            text[:first],
+            text[first:last],
+            text[last:],
+            replace=answer_spans.replace,
+        )
+        # Of marks alone nothing would be left.
+        if not answer:
+            return first, last
+        first += len(longer) - len(begun)
+        return first, first + len(answer)
+
+    def sentence_offsets(self, block_id: int, start: int, limit: int):
+        """Code points `(start, limit)` of the sentence that holds others, or of
+        the sentences."""
+        starts = self._sentence_starts[block_id]
+        first = starts[np.searchsorted(starts, start, side="right") - 1]
+        after = np.searchsorted(starts, limit)
+        # A space is between two.
+        last = (
+            starts[after] - 1
+            if after < len(starts)
+            else len(self.texts[block_id])
+        )
+        return int(first), int(last)
+
+    def whole_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """`token_starts` and `token_limits`, of whole words and codes; see
+        `answer_spans.widened`."""
+        starts, limits = self.token_starts, self.token_limits
+        joined = self._joins[self._token_ids.flat()]
+        for row, text in enumerate(self.texts):
+            part = slice(*self.first_wordpieces[row : row + 2])
+            starts[part], limits[part] = answer_spans.widened(
+                text, starts[part], limits[part], joined[part]
+            )
+        return starts, limits
+
+    @property
+    def lines(self) -> "_Lines":
+        """Texts, a line break instead of the space between two sentences, which
+        hold none."""
+        return _Lines(self.texts, self._sentence_starts)
+
+    @functools.cached_property
+    def is_common(self) -> np.ndarray:
+        """Which wordpieces are in most blocks, bool `(vocabulary_size,)`; none
+        are where there are few blocks."""
+        counts = np.zeros(len(self.wordpieces), int)
+        if self.num_blocks < LEAST_FOR_COMMON:
+            return counts > 0
+        number = min(self.num_blocks, MOST_FOR_COMMON)
+        rows = np.linspace(0, self.num_blocks - 1, number).astype(int)
+        for row in rows:
+            counts[np.unique(self._token_ids[row])] += 1
+        return 2 * counts > len(rows)
+
+    @functools.cached_property
+    def _joins(self):
+        return answer_spans.joins(self.wordpieces)
+
+
+class _Lines(Sequence):
+    """Texts with line breaks before the sentences that begin at some places."""
+
+    def __init__(self, texts, starts):
+        self._texts, self._starts = texts, starts
+
+    def __len__(self):
+        return len(self._texts)
+
+    def __getitem__(self, row):
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        text = self._texts[row]
+        places = [*self._starts[row], len(text) + 1]
+        return "\n".join(
+            text[first : last - 1] for first, last in itertools.pairwise(places)
         )
 
 

@@ -35,6 +35,8 @@ _OF_ANSWERS = (
     "title",
     "text",
     "url",
+    "answer_sentence",
+    "is_sentence",
 )
 
 
@@ -54,7 +56,8 @@ class Ask(Operation):
     """answer a file, a JSON object with "question" per line; needs --output"""
     output: str | None = None
     """with --questions: write the same lines plus prediction, score, confidence,
-    answered, block_id, title, text and url to this file"""
+    answered, block_id, title, text, url, answer_sentence and is_sentence to this
+    file"""
     saved_model: str | None = None
     """load this SavedModel and ask it"""
     server: str | None = None

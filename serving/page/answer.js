@@ -47,6 +47,9 @@ export function readAnswer(outputs) {
     fields: outputs.fields ? asText(one("fields")) : "",
     start: one("start"),
     limit: one("limit"),
+    // Earlier exports have none.
+    sentence: outputs.answer_sentence ? asText(one("answer_sentence")) : "",
+    isSentence: outputs.is_sentence ? one("is_sentence") : false,
     nbest: list("nbest", ["answer", "score"]).filter(
       (alternative) => asText(alternative.answer) !== "",
     ),
@@ -65,8 +68,12 @@ export function readAnswer(outputs) {
 
 // start and limit count code points, as the iterator of a string does.
 function markedText(text, start, limit) {
-  const points = Array.from(text);
   const block = element("blockquote", { class: "text", dir: "auto" });
+  return mark(block, text, start, limit);
+}
+
+function mark(block, text, start, limit) {
+  const points = Array.from(text);
   if (start < 0 || limit > points.length || start >= limit) {
     block.append(text);
     return block;
@@ -104,13 +111,28 @@ function copyButton() {
   return button;
 }
 
+// The code point of the text where the sentence begins that holds the answer.
+function sentenceStart({ text, sentence, start }) {
+  const before = Array.from(text).slice(0, start).join("");
+  const place = text.lastIndexOf(sentence, before.length);
+  return Array.from(text.slice(0, place)).length;
+}
+
 function headline(answer, question) {
   const found = answer.answer !== "";
   const sure = found && answer.answered;
   const words = element("p", { class: sure ? "answer" : "answer none" });
   words.dir = "auto";
   if (found && !sure) words.append("Not sure; the likeliest is ");
-  words.append(found ? answer.answer : "No answer found.");
+  if (found && answer.sentence !== "") {
+    words.classList.add("sentence");
+    const { sentence, start } = answer;
+    const first = sentenceStart(answer);
+    const limit = answer.isSentence ? 0 : answer.limit - first;
+    mark(words, sentence, start - first, limit);
+  } else {
+    words.append(found ? answer.answer : "No answer found.");
+  }
   const facts = element("p", { class: "facts" });
   if (found) {
     facts.append(

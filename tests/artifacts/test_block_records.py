@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
@@ -14,6 +15,8 @@ from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
 
 TEXT = "👍 Café au lait"
+VOCABULARY = [f"w{number}" for number in range(70_002)]
+VOCABULARY[8] = "##e"
 BLOCKS = [
     schema.Block(
         block_id=0,
@@ -44,6 +47,7 @@ def _write(directory, blocks, *, max_block_length=20, fingerprint="abc"):
     with artifact.write(str(directory), kind="blocks") as stage:
         path = stage.path("blocks-0.arrow")
         record_files.write_rows(path, schema.Block, blocks)
+        array_files.write_vocabulary(str(stage.directory), VOCABULARY)
         stage.metadata.update(
             shard_rows=[len(blocks)],
             num_blocks=len(blocks),
@@ -80,7 +84,9 @@ def test_all_of_a_block_by_its_id(tmp_path):
     [
         (0, 1, "👍"),
         (1, 3, "Café"),
-        (1, 2, "Caf"),
+        # A word as a whole.
+        (1, 2, "Café"),
+        (2, 4, "Café au"),
         (1, 4, "Café au"),
         (0, 5, TEXT),
         (4, 5, "lait"),

@@ -18,9 +18,10 @@ ASKED = [
     "Who wrote organ music in the city of Leipzig in 1750?",
     "",
     "Café fire 🚀 in the city",
+    "Was the Moon cold?",
 ]
 # Patterns that every answer matches, and answers that none is.
-GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
+GOLD = [[".+"], ["["], [".+"], [".+"], [".+"], [".+"]]
 # So that some of the questions are answered.
 CALIBRATION = Calibration(
     bias=-0.6,

@@ -37,6 +37,8 @@ OUTPUTS = {
         "url": (tf.string, 1),
         "start": (tf.int64, 1),
         "limit": (tf.int64, 1),
+        "answer_sentence": (tf.string, 1),
+        "is_sentence": (tf.bool, 1),
         "nbest_answer": (tf.string, 2),
         "nbest_score": (tf.float32, 2),
         "candidate_block_id": (tf.int64, 2),
@@ -185,6 +187,10 @@ def test_answers_are_those_of_the_python_code(
         assert numbers == pytest.approx(of_graph, abs=1e-4)
         assert rest == rest_of_graph
     assert found[3].answer == "" and found[3].block_id == -1
+    assert [each.is_sentence for each in found] == [False] * 5 + [True]
+    assert found[5].answer == found[5].answer_sentence
+    for each in found[:3]:
+        assert each.answer in each.answer_sentence in each.text
     assert answerer.ask(asked[0]).answer == found[0].answer
 
 

@@ -7,7 +7,6 @@ from realm_tf.answering.answer import Alternative
 from realm_tf.answering.answer import Answer
 from realm_tf.answering.answer import Candidate
 from realm_tf.serving.rendering import AnswerView
-from realm_tf.serving.rendering import sentence_around
 
 FRANKENSTEIN = (
     "Frankenstein is a novel. It was written by Mary Shelley “in” 1818. "
@@ -32,6 +31,9 @@ def make_answer(text=FRANKENSTEIN, span="Mary Shelley", **changes):
             Candidate(7, "Frankenstein", text, span, -0.5),
             Candidate(2, "London", "London is large.", "London", -1.0),
         ),
+        "answer_sentence": "It was written by Mary Shelley “in” 1818."
+        if text == FRANKENSTEIN
+        else text,
     }
     return Answer(**{**values, **changes})
 
@@ -77,6 +79,24 @@ def test_everything_is_printed():
             "[red]A [2J [[Mary Shelley]][/red] sat.",
         ),
         ({"title": "[b]\x07"}, "[b]  (block 7)"),
+        # Of several equal sentences the one that holds the answer.
+        (
+            {
+                "text": "Mary Shelley sat. She sat. She sat.",
+                "answer_sentence": "She sat.",
+                "span": "She",
+                "start": 27,
+                "limit": 30,
+            },
+            "   [[She]] sat.\n",
+        ),
+        # An earlier export has no sentences.
+        ({"answer_sentence": ""}, "   Frankenstein is a novel. It was"),
+        # The sentence is the answer itself, and not shown twice.
+        (
+            {"span": "It came out in London.", "is_sentence": True},
+            "frankenstein\n   p(z|x)",
+        ),
         # Long sentences are cut around the answer.
         (
             {"text": "a" * 500 + " Mary Shelley " + "b" * 500},
@@ -124,24 +144,3 @@ def test_no_answer():
         answer="", block_id=-1, text="", span="", candidates=(), url=""
     )
     assert printed(empty, terminal=False) == "Q: who?\nA: (no answer)\n"
-
-
-def test_sentence_around():
-    def sentence(text, span):
-        start = text.index(span)
-        first, last = sentence_around(text, start, start + len(span))
-        return text[first:last]
-
-    assert sentence("One. Two is it! Three?", "Two") == "Two is it!"
-    assert sentence("One. Two is it! Three?", "One") == "One."
-    assert sentence("One. Two is it! Three?", "Three") == "Three?"
-    assert sentence('He said "no." Then he left.', "left") == "Then he left."
-    assert sentence("東京は都市。大阪も都市。", "大阪") == "大阪も都市。"
-    assert sentence("Then Dr. Bell rang. It worked.", "Bell") == (
-        "Then Dr. Bell rang."
-    )
-    # An answer over two sentences keeps both.
-    assert sentence("A cat. It ran. So.", "cat. It") == "A cat. It ran."
-    assert sentence("3.5 million live here.", "million") == (
-        "3.5 million live here."
-    )

@@ -1,0 +1,112 @@
+"""What an answer is not, whatever a reader says: what the question says already."""
+
+import numpy as np
+from keras import ops
+
+from realm_tf.models.answer_matching import at_ends
+
+# What comes off the score of a span that says nothing new (our choice).
+PENALTY = 3.0
+# A question that begins with one of these asks whether something is so,
+_VERBS = (
+    "am is are was were do does did has have had can could will would shall "
+    "should may might must"
+)
+# but not if it holds one of these: "Is A or B larger?", "Can you tell me how?".
+_OTHERWISE = (
+    "or what which who whom whose when where why how tell give name list"
+)
+# These may be what is new: "--force" is an answer to "how do I force it?".
+_OF_CODES = set("-_/@#$%&*+=~<>|^\\")
+
+
+class QuestionRules:
+    """Rules of English questions, on wordpieces.
+
+    Of a question that asks whether something is so, the answer is the sentence
+    that decides. Of others it is no span that says nothing new: of which each
+    wordpiece is in the question, in most blocks (as the name of the product
+    that they are about), or a mark of a sentence. Such a span scores `PENALTY` less, so that it
+    answers only where no other does nearly as well. If the question offers a
+    choice ("or"), its own words may answer.
+
+    Args:
+        vocabulary: list of str. Wordpieces in the order of their ids.
+    """
+
+    def __init__(self, vocabulary):
+        numbers = {piece: number for number, piece in enumerate(vocabulary)}
+
+        def ids(words):
+            return np.array(
+                [numbers.get(word, -1) for word in words.split()], "int32"
+            )
+
+        self._verbs, self._otherwise = ids(_VERBS), ids(_OTHERWISE)
+        self._or = ids("or")
+        self._is_mark = np.array(
+            [
+                not any(map(str.isalnum, piece)) and not set(piece) & _OF_CODES
+                for piece in vocabulary
+            ]
+        )
+
+    def asks_whether(self, question_ids):
+        """Which questions ask whether something is so.
+
+        Args:
+            question_ids: int tensor `(batch_size, query_length)`, packed.
+
+        Returns:
+            bool tensor `(batch_size,)`.
+        """
+        return ops.logical_and(
+            _any_of(question_ids[:, 1:2], self._verbs),
+            ops.logical_not(_any_of(question_ids, self._otherwise)),
+        )
+
+    def __call__(self, outputs, question_ids, is_common):
+        """Outputs of `RetrieveAndRead` with less for spans that say nothing new.
+
+        Args:
+            outputs: dict of tensors or arrays. Among them `joint_ids`
+                `(batch_size, num_read, length)` and `span_scores`
+                `(batch_size, num_read, length, width)`.
+            question_ids: as of `asks_whether`.
+            is_common: bool tensor or array `(vocabulary_size,)`. Which wordpieces
+                are in most blocks.
+
+        Returns:
+            dict, with other `span_scores`.
+        """
+        scores = ops.convert_to_tensor(outputs["span_scores"])
+        token_ids = ops.cast(outputs["joint_ids"], "int32")
+        question_ids = ops.cast(question_ids, "int32")
+        is_known = ops.take(
+            ops.logical_or(is_common, self._is_mark), token_ids, axis=0
+        )
+        is_asked = ops.any(
+            token_ids[..., None] == question_ids[:, None, None, :], axis=-1
+        )
+        is_known = ops.logical_or(is_known, is_asked)
+        # How many wordpieces up to each one are new: (b, r, l).
+        is_new = ops.cast(ops.logical_not(is_known), "int32")
+        num_new = ops.cumsum(is_new, axis=-1)
+        num_before = num_new - is_new
+        says_nothing = (
+            at_ends(num_new, scores.shape[-1], fill=-1) == num_before[..., None]
+        )
+        may_repeat = ops.logical_or(
+            _any_of(question_ids, self._or), self.asks_whether(question_ids)
+        )
+        says_nothing = ops.logical_and(
+            says_nothing, ops.logical_not(may_repeat)[:, None, None, None]
+        )
+        penalty = PENALTY * ops.cast(says_nothing, scores.dtype)
+        return {**outputs, "span_scores": scores - penalty}
+
+
+def _any_of(question_ids, wanted):
+    return ops.any(
+        ops.cast(question_ids, "int32")[..., None] == wanted, axis=(1, 2)
+    )
