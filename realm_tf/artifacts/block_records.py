@@ -221,7 +221,7 @@ class BlockRecords:
             text,
             self._token_starts[block_id],
             self._token_limits[block_id],
-            self._joins[self._token_ids[block_id]],
+            answer_spans.joined(self._token_ids[block_id], self._kinds),
         )
         first, last = int(starts[start]), int(limits[limit - 1])
         longer, begun, answer = answer_spans.mended(
@@ -254,7 +254,7 @@ class BlockRecords:
         """`token_starts` and `token_limits`, of whole words and codes; see
         `answer_spans.widened`."""
         starts, limits = self.token_starts, self.token_limits
-        joined = self._joins[self._token_ids.flat()]
+        joined = answer_spans.joined(self._token_ids.flat(), self._kinds)
         for row, text in enumerate(self.texts):
             part = slice(*self.first_wordpieces[row : row + 2])
             starts[part], limits[part] = answer_spans.widened(
@@ -282,8 +282,8 @@ class BlockRecords:
         return 2 * counts > len(rows)
 
     @functools.cached_property
-    def _joins(self):
-        return answer_spans.joins(self.wordpieces)
+    def _kinds(self):
+        return answer_spans.kinds_of(self.wordpieces)
 
 
 class _Lines(Sequence):

@@ -45,11 +45,37 @@ _PART = re.compile(
     r"\$?\w*\d(?:[.,:]\d+)*%?|(?:[^\W\d_]\.)+[^\W\d_]\b|\b[CF](?:\+\+|#)"
 )
 
+_CONTINUES, _OF_UNSPACED = 1, 2
 
-def joins(vocabulary: Sequence[str]) -> np.ndarray:
-    """Which wordpieces belong to the one before, bool `(vocabulary_size,)`."""
-    joining = re.compile(f"##[^{_UNSPACED}]")
-    return np.array([bool(joining.match(piece)) for piece in vocabulary])
+
+def kinds_of(vocabulary: Sequence[str]) -> np.ndarray:
+    """What `joined` knows of wordpieces, int8 `(vocabulary_size,)`."""
+    unspaced = re.compile(f"(?:##)?[{_UNSPACED}]")
+    return np.array(
+        [
+            _OF_UNSPACED
+            if unspaced.match(piece)
+            else int(piece.startswith("##"))
+            for piece in vocabulary
+        ],
+        "int8",
+    )
+
+
+def joined(token_ids, kinds):
+    """Which wordpieces belong to the word of the one before.
+
+    Args:
+        token_ids: int array `(num_wordpieces,)`.
+        kinds: see `kinds_of`.
+
+    Returns:
+        bool array `(num_wordpieces,)`.
+    """
+    kinds = kinds[token_ids]
+    found = kinds == _CONTINUES
+    found[1:] &= kinds[:-1] != _OF_UNSPACED
+    return found
 
 
 def widened(text: str, starts, limits, joined) -> tuple:

@@ -81,6 +81,8 @@ def test_a_file_is_answered(
         "title": "Frankenstein",
         "text": rows["text"][0],
         "url": "https://example.org/frankenstein",
+        "answer_sentence": rows["answer_sentence"][0],
+        "is_sentence": False,
     }
     assert [line["prediction"] for line in lines[1:31]] == [""] * 30
     assert lines[30]["id"] == 29

@@ -44,6 +44,8 @@ def test_an_answer_with_its_evidence(running, rows):
         Alternative("Mary Shelley", 12.5),
         Alternative("1818", 3.0),
     )
+    assert answer.answer_sentence == rows["answer_sentence"][0]
+    assert answer.is_sentence is False
     # The padded candidate is left out.
     assert [c.block_id for c in answer.candidates] == [7, 2]
     first, second = answer.candidates
@@ -309,6 +311,8 @@ def outputs(**changes):
 def test_outputs_of_some_exports():
     (plain,) = to_answers(outputs(), count=1)
     assert plain.answered
+    # Of an earlier export.
+    assert (plain.answer_sentence, plain.is_sentence) == ("", False)
     assert plain.fields == plain.candidates[0].fields == ""
     (found,) = to_answers(
         outputs(

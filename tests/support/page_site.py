@@ -26,6 +26,7 @@ FRANKENSTEIN = (
     "many took Percy Shelley for its author. The title names the student who "
     "makes the creature; the creature itself has no name in the book."
 )
+SENTENCE = FRANKENSTEIN[: FRANKENSTEIN.index(" It was printed")]
 GENEVA = (
     "The summer of 1816 was the coldest in Europe for a century, after the "
     "eruption of Mount Tambora. The guests of the Villa Diodati stayed inside "
@@ -74,6 +75,8 @@ ANSWERS = {
     "Who wrote Frankenstein?": found(
         "Mary Shelley",
         FRANKENSTEIN,
+        answer_sentence=SENTENCE,
+        is_sentence=False,
         title="Frankenstein",
         url="https://example.org/wiki/Frankenstein?a=1&b=2",
         nbest=[("Mary Shelley", 12.504), ("Percy Shelley", 9.25), ("", 0.0)],

@@ -46,26 +46,26 @@ def test_codes(text, codes):
     assert found == codes
 
 
-VOCABULARY = [
-    "play",
-    "##ing",
-    "東",
-    "##京",
-    "##す",
-    "ประ",
-    "##เทศ",
-    "für",
-    "##ü",
-]
-
-
 def test_what_continues_a_word_belongs_to_it_where_spaces_are_between_words():
-    joins = dict(
-        zip(VOCABULARY, answer_spans.joins(VOCABULARY).tolist(), strict=True)
-    )
-    assert [piece for piece, joined in joins.items() if joined] == [
+    pieces = [
+        "play",
+        "##ing",
+        "東",
+        "##京",
+        "##す",
+        "##x",
+        "ประ",
+        "##เทศ",
+        "für",
+        "##ü",
+        "##s",
+    ]
+    kinds = answer_spans.kinds_of(pieces)
+    found = answer_spans.joined(np.arange(len(pieces)), kinds)
+    assert [pieces[row] for row in np.flatnonzero(found)] == [
         "##ing",
         "##ü",
+        "##s",
     ]
 
 
