@@ -16,6 +16,7 @@ from realm_tf.text.tokenizer import Tokenizer
 
 TEXT = "👍 Café au lait"
 VOCABULARY = [f"w{number}" for number in range(70_002)]
+VOCABULARY[:5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY[8] = "##e"
 BLOCKS = [
     schema.Block(
