@@ -176,7 +176,7 @@ def _part(
         lexical=lexical,
         block_ids=block_ids,
         fields=field_table,
-        num_wordpieces=size_of("wordpieces", len(records.token_starts)),
+        num_wordpieces=size_of("wordpieces", int(records.first_wordpieces[-1])),
     )
 
 
@@ -208,7 +208,7 @@ def _room(state, corpus, fields, *, with_postings):
 
     return {
         "blocks": blocks,
-        "wordpieces": more(len(corpus.records.token_starts)),
+        "wordpieces": more(int(corpus.records.first_wordpieces[-1])),
         "postings": more(num_postings),
         "entries": more(num_entries),
     }

@@ -186,13 +186,8 @@ class Predictor:
                 )
                 inputs.update(zip(_OF_CANDIDATES, found, strict=False))
             outputs = self._compute(inputs)
-            yield (
-                batch,
-                {
-                    "question_ids": inputs["token_ids"],
-                    **{name: outputs[name] for name in _CHOSEN_FROM},
-                },
-            )
+            chosen = {name: outputs[name] for name in _CHOSEN_FROM}
+            yield batch, chosen | {"question_ids": inputs["token_ids"]}
 
     def choose(
         self,

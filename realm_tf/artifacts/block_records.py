@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +14,8 @@ from realm_tf.errors import InputError
 from realm_tf.text import answer_spans
 from realm_tf.text.tokenizer import read_vocabulary
 
-# Of fewer blocks it says little which wordpieces are in most; of more, so many
-# are looked at (our choice).
+# Blocks that have a common wordpiece, at least; of more than the second number
+# so many are looked at (our choice).
 LEAST_FOR_COMMON = 50
 MOST_FOR_COMMON = 2000
 
@@ -221,7 +220,7 @@ class BlockRecords:
             text,
             self._token_starts[block_id],
             self._token_limits[block_id],
-            answer_spans.joined(self._token_ids[block_id], self._kinds),
+            self._continues[self._token_ids[block_id]],
         )
         first, last = int(starts[start]), int(limits[limit - 1])
         longer, begun, answer = answer_spans.mended(
@@ -239,70 +238,62 @@ class BlockRecords:
     def sentence_offsets(self, block_id: int, start: int, limit: int):
         """Code points `(start, limit)` of the sentence that holds others, or of
         the sentences."""
-        starts = self._sentence_starts[block_id]
-        first = starts[np.searchsorted(starts, start, side="right") - 1]
-        after = np.searchsorted(starts, limit)
-        # A space is between two.
-        last = (
-            starts[after] - 1
-            if after < len(starts)
-            else len(self.texts[block_id])
-        )
-        return int(first), int(last)
+        line = self.line(block_id)
+        last = line.find("\n", limit)
+        first = line.rfind("\n", 0, start) + 1
+        return first, len(line) if last < 0 else last
 
     def whole_places(self) -> tuple[np.ndarray, np.ndarray]:
         """`token_starts` and `token_limits`, of whole words and codes; see
         `answer_spans.widened`."""
         starts, limits = self.token_starts, self.token_limits
-        joined = answer_spans.joined(self._token_ids.flat(), self._kinds)
+        continues = self._continues[self._token_ids.flat()]
         for row, text in enumerate(self.texts):
             part = slice(*self.first_wordpieces[row : row + 2])
             starts[part], limits[part] = answer_spans.widened(
-                text, starts[part], limits[part], joined[part]
+                text, starts[part], limits[part], continues[part]
             )
         return starts, limits
 
+    def line(self, block_id: int) -> str:
+        """A text, with a line break instead of the space between two sentences,
+        which hold none."""
+        text = self.texts[block_id]
+        starts = [*self._sentence_starts[block_id], len(text) + 1]
+        return "\n".join(
+            text[first : last - 1] for first, last in itertools.pairwise(starts)
+        )
+
     @property
     def lines(self) -> "_Lines":
-        """Texts, a line break instead of the space between two sentences, which
-        hold none."""
-        return _Lines(self.texts, self._sentence_starts)
+        """All of `line`; each is made when it is asked for."""
+        return _Lines(self)
 
     @functools.cached_property
     def is_common(self) -> np.ndarray:
-        """Which wordpieces are in most blocks, bool `(vocabulary_size,)`; none
-        are where there are few blocks."""
+        """Which wordpieces are in most blocks, and in some number of them, bool
+        `(vocabulary_size,)`."""
         counts = np.zeros(len(self.wordpieces), int)
-        if self.num_blocks < LEAST_FOR_COMMON:
-            return counts > 0
         number = min(self.num_blocks, MOST_FOR_COMMON)
         rows = np.linspace(0, self.num_blocks - 1, number).astype(int)
         for row in rows:
             counts[np.unique(self._token_ids[row])] += 1
-        return 2 * counts > len(rows)
+        return (counts >= LEAST_FOR_COMMON) & (2 * counts > number)
 
     @functools.cached_property
-    def _kinds(self):
-        return answer_spans.kinds_of(self.wordpieces)
+    def _continues(self):
+        return np.array([piece.startswith("##") for piece in self.wordpieces])
 
 
-class _Lines(Sequence):
-    """Texts with line breaks before the sentences that begin at some places."""
-
-    def __init__(self, texts, starts):
-        self._texts, self._starts = texts, starts
+class _Lines:
+    def __init__(self, records):
+        self._records = records
 
     def __len__(self):
-        return len(self._texts)
+        return len(self._records)
 
-    def __getitem__(self, row):
-        if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
-        text = self._texts[row]
-        places = [*self._starts[row], len(text) + 1]
-        return "\n".join(
-            text[first : last - 1] for first, last in itertools.pairwise(places)
-        )
+    def __getitem__(self, rows: slice):
+        return list(map(self._records.line, range(*rows.indices(len(self)))))
 
 
 def _padded(column, max_length):

@@ -17,7 +17,7 @@ _OTHERWISE = (
     "or what which who whom whose when where why how tell give name list"
 )
 # These may be what is new: "--force" is an answer to "how do I force it?".
-_OF_CODES = set("-_/@#$%&*+=~<>|^\\")
+_OF_CODES = "-_/@#$%&*+=~<>|^\\"
 
 
 class QuestionRules:
@@ -35,18 +35,13 @@ class QuestionRules:
     """
 
     def __init__(self, vocabulary):
-        numbers = {piece: number for number, piece in enumerate(vocabulary)}
-
-        def ids(words):
-            return np.array(
-                [numbers.get(word, -1) for word in words.split()], "int32"
-            )
-
-        self._verbs, self._otherwise = ids(_VERBS), ids(_OTHERWISE)
-        self._or = ids("or")
+        self._verbs, self._otherwise, self._or = (
+            np.flatnonzero(np.isin(vocabulary, words.split()))
+            for words in (_VERBS, _OTHERWISE, "or")
+        )
         self._is_mark = np.array(
             [
-                not any(map(str.isalnum, piece)) and not set(piece) & _OF_CODES
+                not any(c.isalnum() or c in _OF_CODES for c in piece)
                 for piece in vocabulary
             ]
         )
@@ -60,10 +55,9 @@ class QuestionRules:
         Returns:
             bool tensor `(batch_size,)`.
         """
-        return ops.logical_and(
-            _any_of(question_ids[:, 1:2], self._verbs),
-            ops.logical_not(_any_of(question_ids, self._otherwise)),
-        )
+        begins = _is_among(question_ids[:, 1:2], self._verbs)
+        otherwise = _is_among(question_ids, self._otherwise)
+        return ops.any(begins, axis=1) & ~ops.any(otherwise, axis=1)
 
     def __call__(self, outputs, question_ids, is_common):
         """Outputs of `RetrieveAndRead` with less for spans that say nothing new.
@@ -80,33 +74,28 @@ class QuestionRules:
             dict, with other `span_scores`.
         """
         scores = ops.convert_to_tensor(outputs["span_scores"])
-        token_ids = ops.cast(outputs["joint_ids"], "int32")
-        question_ids = ops.cast(question_ids, "int32")
+        # (b, r, l)
+        token_ids = ops.convert_to_tensor(outputs["joint_ids"])
         is_known = ops.take(
             ops.logical_or(is_common, self._is_mark), token_ids, axis=0
         )
-        is_asked = ops.any(
-            token_ids[..., None] == question_ids[:, None, None, :], axis=-1
-        )
-        is_known = ops.logical_or(is_known, is_asked)
-        # How many wordpieces up to each one are new: (b, r, l).
-        is_new = ops.cast(ops.logical_not(is_known), "int32")
-        num_new = ops.cumsum(is_new, axis=-1)
-        num_before = num_new - is_new
-        says_nothing = (
-            at_ends(num_new, scores.shape[-1], fill=-1) == num_before[..., None]
-        )
-        may_repeat = ops.logical_or(
-            _any_of(question_ids, self._or), self.asks_whether(question_ids)
+        is_asked = _is_among(token_ids, question_ids[:, None, None, :])
+        is_new = ~ops.logical_or(is_known, is_asked)
+        # How many wordpieces up to each one are new.
+        num_new = ops.cumsum(ops.cast(is_new, "int32"), axis=-1)
+        num_before = num_new - ops.cast(is_new, "int32")
+        at_end = at_ends(num_new, scores.shape[-1], fill=-1)
+        may_repeat = self.asks_whether(question_ids) | ops.any(
+            _is_among(question_ids, self._or), axis=1
         )
         says_nothing = ops.logical_and(
-            says_nothing, ops.logical_not(may_repeat)[:, None, None, None]
+            ops.equal(at_end, num_before[..., None]),
+            ~may_repeat[:, None, None, None],
         )
         penalty = PENALTY * ops.cast(says_nothing, scores.dtype)
         return {**outputs, "span_scores": scores - penalty}
 
 
-def _any_of(question_ids, wanted):
-    return ops.any(
-        ops.cast(question_ids, "int32")[..., None] == wanted, axis=(1, 2)
-    )
+def _is_among(token_ids, others):
+    """Which wordpieces equal one of the last axis of others."""
+    return ops.any(ops.equal(token_ids[..., None], others), axis=-1)

@@ -21,7 +21,6 @@ that is next to the answer is taken in; an answer is cut before another.
 import re
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,13 +28,14 @@ _UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
+_ALONE = re.compile(f"[{_UNSPACED}]+")
 # Commas are of numbers alone.
 _TOKEN = re.compile(
     rf"([A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"“”«»{_UNSPACED}]+)"
     rf"|(?:[^\s=|,;()\[\]{{}}<>\"“”‘’'`«»—–…{_UNSPACED}]|(?<=\d),(?=\d))+"
 )
 _AT_ENDS = ".,;:!?()\"'“”"
-_AFTER_ADDRESS = ".,;:!?)]}'’*"
+_AFTER_ADDRESS = re.compile(r"[.,;:!?)\]}'’*]+$")
 _AFTER_CODE = re.compile(r"(?::\d+)?[.:!?*&]*$")
 _CODE = re.compile(
     r"[_@\\]|^--?[A-Za-z]|^[~.]*/\w|\w/\w+/\w|\w\.[a-z][a-z0-9]|\w::\w"
@@ -45,56 +45,26 @@ _PART = re.compile(
     r"\$?\w*\d(?:[.,:]\d+)*%?|(?:[^\W\d_]\.)+[^\W\d_]\b|\b[CF](?:\+\+|#)"
 )
 
-_CONTINUES, _OF_UNSPACED = 1, 2
 
-
-def kinds_of(vocabulary: Sequence[str]) -> np.ndarray:
-    """What `joined` knows of wordpieces, int8 `(vocabulary_size,)`."""
-    unspaced = re.compile(f"(?:##)?[{_UNSPACED}]")
-    return np.array(
-        [
-            _OF_UNSPACED
-            if unspaced.match(piece)
-            else int(piece.startswith("##"))
-            for piece in vocabulary
-        ],
-        "int8",
-    )
-
-
-def joined(token_ids, kinds):
-    """Which wordpieces belong to the word of the one before.
-
-    Args:
-        token_ids: int array `(num_wordpieces,)`.
-        kinds: see `kinds_of`.
-
-    Returns:
-        bool array `(num_wordpieces,)`.
-    """
-    kinds = kinds[token_ids]
-    found = kinds == _CONTINUES
-    found[1:] &= kinds[:-1] != _OF_UNSPACED
-    return found
-
-
-def widened(text: str, starts, limits, joined) -> tuple:
+def widened(text: str, starts, limits, continues) -> tuple:
     """Code points of the word or code that each wordpiece is of.
 
     Args:
         text: str. A block.
         starts: int array `(num_wordpieces,)`. Where each begins in it.
         limits: as `starts`. Where it ends.
-        joined: bool array `(num_wordpieces,)`. Which belong to the one before.
+        continues: bool array `(num_wordpieces,)`. Which continue a word.
 
     Returns:
         `(starts, limits)`, arrays of the same type.
     """
-    begins = ~joined
+    begins = ~continues
     begins[:1] = True
-    for first, last in np.searchsorted(starts, list(codes(text))).reshape(
-        -1, 2
-    ):
+    for match in _ALONE.finditer(text):
+        first, last = np.searchsorted(starts, match.span())
+        begins[first : last + 1] = True
+    for span in codes(text):
+        first, last = np.searchsorted(starts, span)
         begins[first + 1 : last] = False
     firsts = np.flatnonzero(begins)
     lengths = np.diff(firsts, append=len(starts))
@@ -107,52 +77,44 @@ def codes(text: str) -> Iterator[tuple[int, int]]:
     limit = 0
     for word in text.split():
         # Most are words, with marks of the sentence.
-        if word.isalpha() or word.strip(_AT_ENDS).isalpha():
+        if word.isalnum() or word.strip(_AT_ENDS).isalnum():
             continue
-        start = text.index(word, limit)
-        limit = start + len(word)
-        for match in _TOKEN.finditer(word):
-            for first, last in _in_token(match[0], is_address=match[1]):
-                place = start + match.start()
-                yield place + first, place + last
-
-
-def _in_token(token, *, is_address):
-    code = token.rstrip(_AFTER_ADDRESS)
-    if is_address or _CODE.search(code := _AFTER_CODE.sub("", token)):
-        return [(0, len(code))]
-    return [part.span() for part in _PART.finditer(token)]
+        first = text.index(word, limit)
+        limit = first + len(word)
+        for match in _TOKEN.finditer(text, first, limit):
+            start, is_address = match.start(), match[1]
+            after = _AFTER_ADDRESS if is_address else _AFTER_CODE
+            code = after.sub("", match[0])
+            if is_address or _CODE.search(code):
+                yield start, start + len(code)
+                continue
+            for part in _PART.finditer(match[0]):
+                yield start + part.start(), start + part.end()
 
 
 # What stands between two brackets, and two quotation marks, that belong together.
-_OPEN, _CLOSE = r"(\[{“«", r")\]}”»"
+_OPEN, _CLOSE, _MARKS = r"(\[{“«", r")\]}”»", "[,;:.!?]"
 _NEITHER = f"[^{_OPEN}{_CLOSE}]*"
-_BRACKETS = f"{_NEITHER}(?:[{_OPEN}]{_NEITHER}[{_CLOSE}]{_NEITHER})*"
-_QUOTATIONS = '[^"]*(?:"[^"]*"[^"]*)*'
-# Of the texts before and behind an answer.
-_MISSING_BEFORE = rf'(?s)^.*?([{_OPEN}"]?)$'
-_MISSING_AFTER = rf'(?s)^([{_CLOSE}"]?).*$'
-# Pairs of a pattern and what it is replaced by; Python's and RE2's.
-_AT_LIMIT = (
-    (rf"^({_BRACKETS})[{_CLOSE}][,;:.!?]*$", r"\1"),
-    (rf'^({_QUOTATIONS})"[,;:.!?]*$', r"\1"),
-)
+_BRACKETS = f"({_NEITHER}(?:[{_OPEN}]{_NEITHER}[{_CLOSE}]{_NEITHER})*)"
+_QUOTATIONS = '([^"]*(?:"[^"]*"[^"]*)*)'
+# Patterns, Python's and RE2's, of which the first group is kept: of the texts
+# before and behind an answer,
+_MISSING_BEFORE = (rf'(?s)^.*?([{_OPEN}"]?)$',)
+_MISSING_AFTER = (rf'(?s)^([{_CLOSE}"]?).*$',)
+# of the answer,
+_AT_LIMIT = f"^{_BRACKETS}[{_CLOSE}]{_MARKS}*$", f'^{_QUOTATIONS}"{_MARKS}*$'
 _AT_START = (
-    (rf"^[ ,;:!?{_CLOSE}]+", ""),
-    (rf"^[{_OPEN}]({_BRACKETS})$", r"\1"),
-    (rf'^"({_QUOTATIONS})$', r"\1"),
+    *(f"^[ ,;:!?{_CLOSE}]+()", f"^[{_OPEN}]{_BRACKETS}$"),
+    f'^"{_QUOTATIONS}$',
 )
 _AT_LAST = (
-    (rf"^({_BRACKETS}) *[{_OPEN}]{_NEITHER}$", r"\1"),
-    (rf'^({_QUOTATIONS}) +"[^"]*$', r"\1"),
-    (r"[ ,;:!?]+$", ""),
-    # Not of "U.S.".
-    (r"([^ .(][^ .(]|[0-9])\.$", r"\1"),
+    *(f"^{_BRACKETS} *[{_OPEN}]{_NEITHER}$", f'^{_QUOTATIONS} +"[^"]*$'),
+    # Not the full stop of "U.S.".
+    *("()[ ,;:!?]+$", r"([^ .(][^ .(]|[0-9])\.$"),
 )
-_SAME = (
-    (r"[!-/:-@\[-`{-~]+", ""),
-    (r"(?:^| )(?:(?:a|an|the)(?: |$))+", " "),
-    (" +", ""),
+# and of what equal answers may differ in.
+_UNLIKE = (
+    *(r"[!-/:-@\[-`{-~]+()", "(?:^| )(?:(?:a|an|the)(?: |$))+()", " +()"),
 )
 
 
@@ -170,11 +132,11 @@ def mended(before, answer, after, *, replace: Callable) -> tuple:
         answer, which ends otherwise again. The first two differ in length by
         as much as the beginning has moved. The answer may be empty.
     """
-    missing = replace(after, _MISSING_AFTER, r"\1")
-    longer = _replaced(answer + missing, _AT_LIMIT, replace)
-    missing = replace(before, _MISSING_BEFORE, r"\1")
-    begun = _replaced(missing + longer, _AT_START, replace)
-    return longer, begun, _replaced(begun, _AT_LAST, replace)
+    missing = _kept(after, _MISSING_AFTER, replace)
+    longer = _kept(answer + missing, _AT_LIMIT, replace)
+    missing = _kept(before, _MISSING_BEFORE, replace)
+    begun = _kept(missing + longer, _AT_START, replace)
+    return longer, begun, _kept(begun, _AT_LAST, replace)
 
 
 def same_as(answer, *, replace: Callable):
@@ -184,12 +146,12 @@ def same_as(answer, *, replace: Callable):
         answer: as of `mended`, with small letters from a to z alone.
         replace: as of `mended`.
     """
-    return _replaced(answer, _SAME, replace)
+    return _kept(answer, _UNLIKE, replace)
 
 
-def _replaced(text, pairs, replace):
-    for pattern, by in pairs:
-        text = replace(text, pattern, by)
+def _kept(text, patterns, replace):
+    for pattern in patterns:
+        text = replace(text, pattern, r"\1")
     return text
 
 
