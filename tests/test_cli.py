@@ -133,24 +133,16 @@ def test_a_reader_that_goes_away(arguments):
     assert not done.stderr
 
 
-def test_another_broken_pipe_is_a_defect(monkeypatch):
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_a_defect_keeps_its_traceback(monkeypatch, error):
+    """Also the broken pipe of a connection."""
+
     def run(fake):
-        raise BrokenPipeError("of a connection")
+        raise error("a defect")
 
     _command(monkeypatch, run)
-    with pytest.raises(BrokenPipeError, match="of a connection"):
+    with pytest.raises(error, match="a defect"):
         cli.main(["fake"])
-
-
-def test_no_flag_is_a_double_negation():
-    """A boolean's flag is its name and `--no-` with its name."""
-    fields = [
-        f"{kind}.{field.name}"
-        for kind in cli.COMMANDS.values()
-        for field in dataclasses.fields(getattr(realm_tf, kind))
-        if field.name.startswith(("no_", "not_"))
-    ]
-    assert not fields
 
 
 def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
@@ -184,15 +176,6 @@ def test_ctrl_c_is_one_line(monkeypatch, capsys):
     printed = capsys.readouterr()
     assert printed.err.startswith("realm fake: interrupted.")
     assert printed.err.count("\n") == 1
-
-
-def test_a_defect_keeps_its_traceback(monkeypatch):
-    def run(fake):
-        raise ValueError("a defect")
-
-    _command(monkeypatch, run)
-    with pytest.raises(ValueError, match="a defect"):
-        cli.main(["fake"])
 
 
 def test_help_is_immediate():

@@ -1,6 +1,5 @@
 """Comparisons of systems: their steps, and the numbers collected from them."""
 
-import collections
 import json
 import os
 import shutil
@@ -66,44 +65,6 @@ def list_all(tmp_path):
 def _read(operation, *names):
     """Names of the directories that an operation reads."""
     return [os.path.basename(getattr(operation, n).path) for n in names]
-
-
-def test_the_systems_of_a_suite_have_sources_that_exist():
-    for name in ("table1", "table2"):
-        suite = systems.SUITES[name]
-        names = [system["name"] for system in suite["systems"]]
-        assert len(set(names)) == len(names)
-        sources = {"start", "ict", "dpr", *systems.SUITES["pretrainings"]}
-        for system in suite["systems"]:
-            assert system["towers"] in sources
-            assert system["reader"] in {*sources, "warm_up"} - {"ict", "dpr"}
-            paper = system.get("paper", suite["metrics"])
-            assert set(paper) == set(suite["metrics"])
-
-
-def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
-    found = list(list_all(seeds=[0, 1, 2]))
-    assert collections.Counter(name.split("-")[0] for name in found) == {
-        # Once for all.
-        "warm": 1,
-        # Four pre-trained models with three seeds, and the initial one.
-        "pretrained": 12,
-        # With their embeddings.
-        "index": 26,
-        "zero": 13,
-        # Two systems with three seeds.
-        "combined": 6,
-        # Seven systems with three seeds.
-        "finetuned": 21,
-        # Their weights are fitted on dev.
-        "calibration": 21,
-        "evaluation": 21,
-    }
-    # The first seed of all comes before the second of any.
-    assert found.index("evaluation-stale_30x-0-nq") < found.index(
-        "pretrained-realm-1"
-    )
-    assert not os.path.exists(tmp_path / "output")
 
 
 def test_the_steps_of_table_2_differ_as_their_names(list_all):

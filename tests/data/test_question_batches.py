@@ -153,20 +153,26 @@ def test_what_cannot_be_trained_on_is_left_out(tokenizer):
         _batches(tokenizer, questions=questions[1:3])
 
 
-def test_candidates_go_with_their_questions(tokenizer):
+def test_candidates_and_gold_blocks_go_with_their_questions(tokenizer):
     questions = [Question("Who wrote?", ("Ada",)), Question("what?", ("fire",))]
     candidates = (
         np.array([[0.5, 0.25], [1, 2]], "float32"),
         np.array([[4, 5], [6, 7]], "int32"),
     )
-    batches = _batches(tokenizer, questions=questions, candidates=candidates)
-    (batch,) = batches.epoch(0)
+    (batch,) = _batches(
+        tokenizer,
+        questions=questions,
+        candidates=candidates,
+        gold_ids=[7, None],
+    ).epoch(0)
     row = _rows([batch]).index(
         tuple(_ids(tokenizer, "[CLS] who wrote ? [SEP]"))
     )
     assert batch["candidate_ids"][row].tolist() == [4, 5]
     assert batch["candidate_scores"][row].tolist() == [0.5, 0.25]
     assert batch["candidate_scores"].dtype == "float32"
+    assert batch["gold_ids"][[row, 1 - row]].tolist() == [7, -1]
+    assert "gold_ids" not in next(_batches(tokenizer).epoch(0))
 
 
 def test_a_curriculum_goes_on_anywhere(tokenizer):
@@ -188,28 +194,6 @@ def test_a_curriculum_goes_on_anywhere(tokenizer):
     done = steps[0] + 3
     assert _equal(everything[done:], list(curriculum.batches(done)))
     assert not list(curriculum.batches(sum(steps)))
-
-
-def test_gold_blocks_go_with_their_questions(tokenizer):
-    questions = [
-        Question(f"{word} city", ("London",)) for word in ("moon", "fire")
-    ]
-    batches = _batches(
-        tokenizer,
-        questions=questions,
-        gold_ids=[7, None],
-    )
-    moon = _ids(tokenizer, "[CLS] moon city [SEP]")
-    gold = {
-        row: gold_id
-        for batch in batches.epoch(0)
-        for row, gold_id in zip(
-            _rows([batch]), batch["gold_ids"].tolist(), strict=True
-        )
-    }
-    assert sorted(gold.values()) == [-1, 7]
-    assert gold[tuple(moon)] == 7
-    assert "gold_ids" not in next(_batches(tokenizer).epoch(0))
 
 
 TEXTS_OF_PATTERNS = [
