@@ -8,11 +8,13 @@ import dataclasses
 import itertools
 import os
 import shutil
+from collections.abc import Iterable
 from collections.abc import Iterator
 
 import numpy as np
 import workers
 
+import realm_tf as realm
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
@@ -47,7 +49,12 @@ def make_corpus(
     )
     repeat_blocks(source, blocks, num_blocks)
     if not artifact.is_complete(embeddings):
-        _write_embeddings(model, blocks, embeddings)
+        realm.Embed(
+            model=model,
+            blocks=blocks,
+            output=embeddings,
+            rows_per_shard=_ROWS_PER_SHARD,
+        ).write_rows(_draw(model, blocks))
     if not artifact.is_complete(index):
         workers.run(
             *("index", "--embeddings", embeddings, "--output", index),
@@ -61,25 +68,43 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
     if artifact.is_complete(output):
         return
     known = Blocks(source)
-    numbered = enumerate(itertools.cycle(list(known.read())))
-    rows = _row_counts(num_blocks)
+    blocks = (
+        dataclasses.replace(block, block_id=number)
+        for number, block in enumerate(itertools.cycle(list(known.read())))
+    )
+    write_blocks(
+        output,
+        blocks,
+        num_blocks,
+        files=[known.file(array_files.VOCABULARY)],
+        tokenizer=known.tokenizer,
+        max_block_length=known.metadata["max_block_length"],
+        fingerprint=fingerprints.fingerprint(
+            known.fingerprint, str(num_blocks)
+        ),
+    )
+
+
+def write_blocks(
+    output: str,
+    blocks: Iterator[schema.Block],
+    num_blocks: int,
+    *,
+    files: Iterable[str] = (),
+    **metadata,
+) -> None:
+    """Writes the next blocks of an iterator, beside copies of files."""
+    whole, rest = divmod(num_blocks, _ROWS_PER_SHARD)
+    rows = [_ROWS_PER_SHARD] * whole + [rest] * bool(rest)
     with artifact.write(output, kind="blocks") as stage:
         for shard, num_rows in enumerate(rows):
-            blocks = [
-                dataclasses.replace(block, block_id=number)
-                for number, block in itertools.islice(numbered, num_rows)
-            ]
             path = stage.path(f"blocks-{shard:05d}{record_files.ENDING}")
-            record_files.write_rows(path, schema.Block, blocks)
-        shutil.copy(known.file(array_files.VOCABULARY), stage.directory)
+            of_shard = list(itertools.islice(blocks, num_rows))
+            record_files.write_rows(path, schema.Block, of_shard)
+        for path in files:
+            shutil.copy(path, stage.directory)
         stage.metadata.update(
-            tokenizer=known.tokenizer,
-            max_block_length=known.metadata["max_block_length"],
-            num_blocks=num_blocks,
-            shard_rows=rows,
-            fingerprint=fingerprints.fingerprint(
-                known.fingerprint, str(num_blocks)
-            ),
+            num_blocks=num_blocks, shard_rows=rows, **metadata
         )
 
 
@@ -93,7 +118,7 @@ def draw_index(model: str, blocks: str, output: str) -> None:
         parameters={"kind": "brute_force"},
         parents=_parents(model, blocks),
     ) as stage:
-        rows = np.concatenate(list(_draw(model, blocks)))
+        rows = _draw(model, blocks)
         np.save(stage.path("embeddings.npy"), rows)
         stage.metadata.update(
             num_blocks=len(rows),
@@ -104,25 +129,6 @@ def draw_index(model: str, blocks: str, output: str) -> None:
         )
 
 
-def _write_embeddings(model, blocks, output):
-    with artifact.write(
-        output,
-        kind="embeddings",
-        parameters={"rows_per_shard": _ROWS_PER_SHARD},
-        parents=_parents(model, blocks),
-    ) as stage:
-        names = []
-        for number, rows in enumerate(_draw(model, blocks)):
-            names.append(f"embeddings-{number:05d}.npy")
-            np.save(stage.path(names[-1]), rows)
-        stage.metadata.update(
-            num_blocks=Blocks(blocks).num_blocks,
-            dtype="float32",
-            shards=names,
-            fingerprint=fingerprints.fingerprint(output),
-        )
-
-
 def _parents(model, blocks):
     return {
         "block_tower": Model(model).block_tower,
@@ -130,20 +136,14 @@ def _parents(model, blocks):
     }
 
 
-def _draw(model, blocks) -> Iterator[np.ndarray]:
-    """Yields rows of length 1 around centres, those of a shard together."""
+def _draw(model, blocks):
+    """Rows of length 1 around centres."""
     tower = Model(model).config["block_embedder"]
     width = tower["projection_dim"] or tower["encoder"]["hidden_dim"]
     random = np.random.default_rng(0)
     centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
-    for num_rows in _row_counts(Blocks(blocks).num_blocks):
-        rows = centres[random.integers(0, _NUM_CLUSTERS, num_rows)]
-        rows += random.standard_normal(rows.shape, "float32")
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        yield rows
-
-
-def _row_counts(num_rows):
-    """Rows of each shard."""
-    whole, rest = divmod(num_rows, _ROWS_PER_SHARD)
-    return [_ROWS_PER_SHARD] * whole + [rest] * bool(rest)
+    num_blocks = Blocks(blocks).num_blocks
+    rows = random.standard_normal((num_blocks, width), "float32")
+    rows += centres[random.integers(0, _NUM_CLUSTERS, num_blocks)]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows

@@ -9,7 +9,6 @@ are answer recall@1 and @5 of the test questions: of the towers, of the towers a
 BM25 of wordpieces (`hybrid`), and of BM25 of words with English stems.
 """
 
-import gzip
 import json
 import pathlib
 
@@ -40,10 +39,10 @@ def main(*, data_dir: pathlib.Path, output: pathlib.Path):
 def _measure(xquad, output, language):
     output.mkdir(parents=True, exist_ok=True)
     corpus, questions = output / "corpus.jsonl", output / "questions.jsonl"
-    rows = _rows(xquad / f"corpus.{language}.jsonl.gz")
+    rows = runs.read_rows(xquad / f"corpus.{language}.jsonl.gz")
     # The titles are those of the English articles.
     _write(corpus, [{**row, "title": ""} for row in rows])
-    _write(questions, _rows(xquad / f"{language}.test.jsonl.gz"))
+    _write(questions, runs.read_rows(xquad / f"{language}.test.jsonl.gz"))
     if not (output / "vocab.txt").exists():
         _learn_wordpieces(rows, output)
     steps = runs.Runs(output)
@@ -97,11 +96,6 @@ def _measure(xquad, output, language):
         name: [each.metrics[f"answer_recall@{k}"] for k in (1, 5)]
         for name, each in evaluations.items()
     }
-
-
-def _rows(path):
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def _write(path, rows):

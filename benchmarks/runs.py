@@ -1,6 +1,15 @@
 """Operations of a benchmark. Each keeps its output; a later run uses it."""
 
+import gzip
+import json
+
 import realm_tf as realm
+
+
+def read_rows(path) -> list[dict]:
+    """The rows of a file of compressed JSON lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 class Runs:

@@ -18,12 +18,12 @@ becomes its "evidence". The output has
   nq_open_extra; quarter.jsonl, every fourth of them.
 """
 
-import gzip
 import json
 import pathlib
 import random
 import sys
 
+import runs
 import tyro
 
 from realm_tf.text import answers
@@ -51,14 +51,14 @@ def main(
     *, questions: pathlib.Path, corpus: pathlib.Path, output: pathlib.Path
 ):
     """Draws the questions and writes them."""
-    passages = {row["id"]: row for row in _read(corpus)}
+    passages = {row["id"]: row for row in runs.read_rows(corpus)}
     untitled = {
         name for name, row in passages.items() if not row["title"].strip()
     }
 
     def draw(name, split, number, keep):
         """Some of a file's questions that are to be kept, in its order."""
-        rows = _read(questions / f"{name}.{split}.jsonl.gz")
+        rows = runs.read_rows(questions / f"{name}.{split}.jsonl.gz")
         rows = [row for row in rows if keep(row)]
         kept = random.Random(f"{name}.{split}").sample(
             range(len(rows)), min(number, len(rows))
@@ -87,11 +87,11 @@ def main(
     )
     squad = [
         row
-        for row in _read(questions / "squad_open.dev.jsonl.gz")
+        for row in runs.read_rows(questions / "squad_open.dev.jsonl.gz")
         if not row["gold_seen_in_train"]
     ]
     random.Random(1).shuffle(squad)
-    further = _read(questions / "nq_open.dev.jsonl.gz")
+    further = runs.read_rows(questions / "nq_open.dev.jsonl.gz")
     further += squad[:_NUM_FURTHER_SQUAD]
     files["further_dev"] = [row for row in further if row not in files["dev"]]
     files["all"] = [
@@ -124,11 +124,6 @@ def _evidence(row, passages):
         return {}
     evidence = {"title": passage["title"], "sentence": found[rank - 1]}
     return {"evidence": evidence}
-
-
-def _read(path):
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 if __name__ == "__main__":

@@ -13,17 +13,15 @@ import os
 import tempfile
 import time
 
+import drawn
 import numpy as np
 import tensorflow as tf
 import tyro
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import record_files
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.schema import Block
 
 _NUM_WORDPIECES = 250
-_ROWS_PER_SHARD = 10_000
 _BATCH = 1_000
 _SPEC = {
     field.name: tf.io.FixedLenFeature((), tf.string)
@@ -44,7 +42,12 @@ def main(*, num_blocks: int = 100_000):
 
     with tempfile.TemporaryDirectory() as root:
         arrow, records = f"{root}/arrow", f"{root}/tfrecords"
-        measure("write_seconds", lambda: _write_arrow(blocks, arrow))
+        measure(
+            "write_seconds",
+            lambda: drawn.write_blocks(
+                arrow, iter(blocks), num_blocks, max_block_length=256
+            ),
+        )
         measure("peer_write_seconds", lambda: _write_records(blocks, records))
         # Otherwise the garbage collector visits them again and again.
         blocks.clear()
@@ -70,20 +73,6 @@ def _draw(num_blocks):
         lists = [2_000], ids, starts, starts + 3, [0, 200, 400], [], []
         found.append(Block(number, str(number), "Title", text, "", *lists))
     return found
-
-
-def _write_arrow(blocks, directory):
-    with artifact.write(directory, kind="blocks") as stage:
-        firsts = range(0, len(blocks), _ROWS_PER_SHARD)
-        shards = [blocks[first:][:_ROWS_PER_SHARD] for first in firsts]
-        for number, shard in enumerate(shards):
-            path = stage.path(f"blocks-{number:05d}{record_files.ENDING}")
-            record_files.write_rows(path, Block, shard)
-        stage.metadata.update(
-            num_blocks=len(blocks),
-            shard_rows=list(map(len, shards)),
-            max_block_length=256,
-        )
 
 
 def _write_records(blocks, directory):

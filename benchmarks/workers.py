@@ -7,7 +7,6 @@ seconds which a second process takes to start do not matter. Chunking knows all
 words after the first copy.
 """
 
-import gzip
 import json
 import pathlib
 import subprocess
@@ -15,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import runs
 import tyro
 
 _COPIES = {"chunk": 16, "annotate": 12}
@@ -40,8 +40,7 @@ def run(*arguments: str) -> float:
 
 def main(*, data_dir: str, vocab: str, temporary_dir: str | None = None):
     """Measures both commands; `vocab` is the model's vocab.txt."""
-    with gzip.open(f"{data_dir}/corpus.jsonl.gz", "rt", encoding="utf-8") as f:
-        rows = [json.loads(line) for line in f]
+    rows = runs.read_rows(f"{data_dir}/corpus.jsonl.gz")
     result = {}
     for name, copies in _COPIES.items():
         with tempfile.TemporaryDirectory(dir=temporary_dir) as folder:
