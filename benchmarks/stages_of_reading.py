@@ -98,8 +98,8 @@ def main(
     # The last model is measured when weights are fitted.
     chosen = learn("choose", model, every, _CHOOSE)
     model = _learn(steps, over_tables, "rows", chosen, rows, _ROWS)
-    teachers = (chosen, second_teacher) if second_teacher else (chosen,)
-    model = learn("taught", model, quarter, _ROWS, teachers=teachers)
+    teacher = (chosen, second_teacher) if second_teacher else (chosen,)
+    model = learn("taught", model, quarter, _ROWS, teacher=teacher)
     steps.graph.run()
     model = organisations.learn(
         organisations.Searched(model, f"{output}/organisations", corpus),

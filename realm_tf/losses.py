@@ -77,18 +77,63 @@ def marginal_span_loss(scores, correct, mask, axis=-1):
     return ops.where(any_correct, loss, 0.0)
 
 
-def teacher_loss(scores, teacher_scores, mask):
+def with_none(values, none):
+    """Values of spans, and that of "none" as the last one.
+
+    Args:
+        values: tensor `(..., num_spans)`.
+        none: tensor `(...)` of the same type.
+
+    Returns:
+        tensor `(..., num_spans + 1)`.
+    """
+    return ops.concatenate([values, none[..., None]], axis=-1)
+
+
+def none_span_loss(scores, correct, mask, none_is_right):
+    """Negative log-probability that a correct span, or "none", is chosen.
+
+        p(none) = 1 / (1 + sum_{i in mask} exp(s_i))
+        p(i)    = exp(s_i) p(none)
+
+    `marginal_span_loss` with one entry more, "none", whose score is 0.
+
+    Args:
+        scores: float tensor `(..., num_spans)`. Log-odds against "none".
+        correct: bool tensor of the same shape. A subset of `mask` is used.
+        mask: bool tensor of the same shape. Spans that may be chosen.
+        none_is_right: bool tensor `(...)`.
+
+    Returns:
+        float tensor `(...)`, in nats, at least 0; exactly 0 where neither a
+        span nor "none" is correct.
+
+    References:
+        [Clark and Gardner, 2018](https://arxiv.org/abs/1710.10723), section 3,
+        the no-answer option.
+    """
+    return marginal_span_loss(
+        with_none(scores, ops.zeros_like(scores[..., 0])),
+        with_none(ops.logical_and(correct, mask), none_is_right),
+        with_none(mask, ops.ones_like(none_is_right)),
+    )
+
+
+def teacher_loss(scores, teacher_scores, mask, temperature=1.0):
     """Distance of a choice from that of teachers.
 
-        q_i  = mean_t softmax(s^t)_i
-        loss = sum_{i in mask} q_i (log q_i - log softmax(s)_i)
+        q_i  = mean_t softmax(s^t / T)_i
+        loss = T^2 sum_{i in mask} q_i (log q_i - log softmax(s / T)_i)
 
-    The Kullback-Leibler divergence from the mean distribution of the teachers.
+    The Kullback-Leibler divergence from the mean distribution of the teachers,
+    which has the gradient of the cross-entropy. A high temperature T shows more
+    of what they think of unlikely entries; T^2 keeps the size of the gradient.
 
     Args:
         scores: float tensor `(batch_size, num)`.
         teacher_scores: float tensor `(batch_size, num_teachers, num)`.
         mask: bool tensor `(batch_size, num)`. Entries that may be chosen.
+        temperature: float. T. Defaults to `1.0`.
 
     Returns:
         float32 tensor `(batch_size,)`, in nats, at least 0.
@@ -97,7 +142,10 @@ def teacher_loss(scores, teacher_scores, mask):
         [Hinton et al., 2015](https://arxiv.org/abs/1503.02531), sections 2
         and 4.
     """
-    teacher_scores = ops.convert_to_tensor(teacher_scores)
+    scores, teacher_scores = (
+        ops.convert_to_tensor(each) / temperature
+        for each in (scores, teacher_scores)
+    )
     num_teachers = teacher_scores.shape[1]
     of_each = masked_log_softmax(
         teacher_scores,
@@ -106,7 +154,8 @@ def teacher_loss(scores, teacher_scores, mask):
     wanted = ops.logsumexp(of_each, axis=1) - math.log(num_teachers)
     wanted = ops.stop_gradient(wanted)
     further = wanted - masked_log_softmax(scores, mask)
-    return ops.sum(ops.where(mask, ops.exp(wanted) * further, 0.0), axis=-1)
+    distance = ops.sum(ops.where(mask, ops.exp(wanted) * further, 0.0), axis=-1)
+    return temperature**2 * distance
 
 
 def float32_products():

@@ -48,7 +48,48 @@ def test_marginal_span_loss():
     )
 
 
-def test_teacher_loss():
+def test_none_span_loss():
+    """A row of blocks, as well as a row of all spans."""
+    random = np.random.default_rng(3)
+    scores = random.normal(0, 3, (4, 3, 6)).astype("float32")
+    mask = random.random((4, 3, 6)) < 0.8
+    correct = random.random((4, 3, 6)) < 0.3
+    none_is_right = np.zeros((4, 3), bool)
+    # Only "none", which is far; nothing; spans and "none"; no span at all.
+    none_is_right[0] = True
+    correct[:2] = mask[2, 0] = False
+    scores[0, 0], none_is_right[2, 0], none_is_right[3, 0] = 30, True, True
+
+    def expected(scores):
+        parts = (scores, correct, mask)
+        rows = zip(
+            *(each.reshape(12, 6) for each in parts),
+            none_is_right.reshape(12),
+            strict=True,
+        )
+        return np.array([oracle.none_loss(*row) for row in rows]).reshape(4, 3)
+
+    values = expected(scores)
+    assert values[0, 0] > 30 and values[2:].max() > 1
+    assert not values[1].any() and values[2, 0] == 0
+    _check(
+        lambda scores: losses.none_span_loss(
+            scores, correct, mask, none_is_right
+        ),
+        expected,
+        {"scores": scores},
+    )
+    # Far below all spans "none" changes nothing, to the last bit.
+    pushed = losses.none_span_loss(
+        scores + 200, correct, mask, np.zeros_like(none_is_right)
+    )
+    np.testing.assert_array_equal(
+        pushed, losses.marginal_span_loss(scores + 200, correct, mask)
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_teacher_loss(temperature):
     random = np.random.default_rng(2)
     scores = random.normal(0, 3, (6, 7)).astype("float32")
     of_teachers = random.normal(0, 3, (6, 2, 7)).astype("float32")
@@ -61,12 +102,14 @@ def test_teacher_loss():
 
     def expected(scores):
         rows = zip(scores, of_teachers, mask, strict=True)
-        return np.array([oracle.teacher_loss(*row) for row in rows])
+        return np.array([oracle.teacher_loss(*r, temperature) for r in rows])
 
     assert expected(scores)[:4].min() > 0.1
     np.testing.assert_allclose(expected(scores)[4:], 0, atol=1e-6)
     _check(
-        lambda scores: losses.teacher_loss(scores, of_teachers, mask),
+        lambda scores: losses.teacher_loss(
+            scores, of_teachers, mask, temperature
+        ),
         expected,
         {"scores": scores},
     )

@@ -26,39 +26,38 @@ def check_vocabulary(one, other) -> None:
         )
 
 
-def check_teacher(teacher, *, model, reads_titles: bool) -> None:
-    """Refuses a model whose reader does not read what another's reads.
+def check_teacher(teacher, *, model, candidates) -> None:
+    """Refuses a model whose reader cannot read what another's reads.
 
     Args:
         teacher: `Model`.
         model: `Model`. The student.
-        reads_titles: bool. Whether it will read titles in any case.
+        candidates: `configs.finetune.Candidates`. What the student will read.
 
     Raises:
-        InputError: if wordpieces, spans or lengths differ, or one reads titles.
+        InputError: if the vocabularies differ, or the teacher alone reads
+            titles, or it takes less wordpieces than the student will read.
     """
-    check_vocabulary(model, teacher)
-
-    def inputs(config):
-        encoder = config["encoder"]
-        return {
-            "reads_titles": config.get("reads_titles", False),
-            "max_span_width": config["max_span_width"],
-            "max_sequence_length": encoder["max_sequence_length"],
-        }
-
-    found, wanted = (inputs(x.config["reader"]) for x in (teacher, model))
-    wanted["reads_titles"] |= reads_titles
-    different = [
-        f"{name} is {value}, not {wanted[name]}"
-        for name, value in found.items()
-        if value != wanted[name]
-    ]
-    if different:
+    if teacher.tokenizer != model.tokenizer:
         raise InputError(
-            f"--teachers {teacher} reads other inputs than {model} will: "
-            f"{', '.join(different)}."
+            f"--teacher {teacher} has another vocabulary than {model}, so its "
+            "spans are of other wordpieces: choose a teacher of the same "
+            "vocabulary."
         )
+    own, others = (each.config["reader"] for each in (model, teacher))
+    reads_titles = own.get("reads_titles", False) or candidates.read_titles
+    if others.get("reads_titles", False) and not reads_titles:
+        raise InputError(
+            f"--teacher {teacher} reads titles, and {model} does not: add "
+            "--set read_titles=true."
+        )
+    limit = own["encoder"]["max_sequence_length"]
+    check_length(
+        candidates.max_joint_length or limit,
+        others["encoder"]["max_sequence_length"],
+        what=f"Question and block for --teacher {teacher}",
+        mend="choose a smaller length with --set max_joint_length=N",
+    )
 
 
 def check_lengths(model, parameters: dict) -> None:

@@ -101,7 +101,9 @@ class Questions(File):
         return f"Questions({self.path!r}: {len(self)} questions)"
 
 
-def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
+def read_questions(
+    path: str, *, need_answers: bool = True, unanswerable: bool = False
+) -> list[Question]:
     """Reads a JSONL file of questions; gzip and bz2 are read as they are.
 
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
@@ -116,6 +118,8 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
         path: str.
         need_answers: bool. Refuse a line without answers. Defaults to
             `True`.
+        unanswerable: bool. Accept `"answer": []` all the same, which says that
+            nothing answers the question. Defaults to `False`.
 
     Returns:
         list of `Question`.
@@ -136,7 +140,14 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
                 f"{where} is not JSON ({error}): "
                 'expected {"question": "...", "answer": ["..."]}.'
             ) from error
-        questions.append(to_question(line, where, need_answers=need_answers))
+        questions.append(
+            to_question(
+                line,
+                where,
+                need_answers=need_answers,
+                unanswerable=unanswerable,
+            )
+        )
     if not questions:
         raise InputError(f"{path} holds no question.")
     return questions
@@ -149,13 +160,19 @@ def _lines(path):
         yield from pages.read_lines(file, path)
 
 
-def to_question(line, where: str, *, need_answers: bool = True) -> Question:
+def to_question(
+    line,
+    where: str,
+    *,
+    need_answers: bool = True,
+    unanswerable: bool = False,
+) -> Question:
     """A line of a questions file, checked.
 
     Args:
         line: dict. See `read_questions`.
         where: str. Its place, for messages.
-        need_answers: bool. See `read_questions`.
+        need_answers, unanswerable: bool. See `read_questions`.
 
     Raises:
         InputError: if the line lacks something.
@@ -180,7 +197,8 @@ def to_question(line, where: str, *, need_answers: bool = True) -> Question:
         isinstance(answer, str) for answer in answers
     ):
         raise InputError(f'{where}: "answer" must be a list of strings.')
-    if need_answers and not answers:
+    is_said = unanswerable and not {"answer", "answers"}.isdisjoint(line)
+    if need_answers and not answers and not is_said:
         raise InputError(f'{where} lacks "answer" (a list of strings).')
     answer_type = line.get("answer_type", "string")
     if answer_type not in ANSWER_TYPES:

@@ -44,13 +44,14 @@ class QuestionBatches:
     `answer_ids` `(batch_size, num_answers, max_answer_length)`, padded with
     -1, and, if given, `candidate_ids` and float32 `candidate_scores`
     `(batch_size, num_candidates)`, and `gold_ids` `(batch_size,)`, -1 for
-    none.
+    none, and bool `is_near_miss` `(batch_size,)`.
 
     Args:
         questions: list of `Question`. One without an answer of at most
             `MAX_ANSWER_LENGTH` wordpieces teaches nothing and is left out,
             and so is one whose answers are patterns: `pattern_strings`
-            makes strings of these.
+            makes strings of these. For one that has no answer at all see
+            `keep_unanswerable`.
         tokenizer: `Tokenizer`.
         batch_size: int.
         seed: int. Defaults to `0`.
@@ -58,6 +59,10 @@ class QuestionBatches:
             num_candidates)` of another retriever. Defaults to `None`.
         gold_ids: list of int or `None`. The block that each question is
             about, `None` where it is not known. Defaults to `None`.
+        near_miss_share: float. Share of the questions that are near misses,
+            others in each epoch. Defaults to `0.0`: batches do not say.
+        keep_unanswerable: bool. Keep questions without answers, whose rows of
+            `answer_ids` are padding. Defaults to `False`.
         few_shapes: bool. Two buckets and two numbers of answers alone, more of
             which is padding: for a backend that compiles each shape. Defaults
             to `False`.
@@ -81,6 +86,8 @@ class QuestionBatches:
         seed: int = 0,
         candidates=None,
         gold_ids=None,
+        near_miss_share=0.0,
+        keep_unanswerable=False,
         few_shapes=False,
     ):
         self._limits, self._num_answers = question_files.BUCKETS, NUM_ANSWERS
@@ -92,6 +99,7 @@ class QuestionBatches:
         self._pad_id = tokenizer.pad_id
         self._candidates = candidates
         self._has_gold = gold_ids is not None
+        self._near_miss_share = near_miss_share
         self._examples = []
         counts = collections.Counter(questions=len(questions))
         gold_ids = gold_ids or [None] * len(questions)
@@ -100,7 +108,8 @@ class QuestionBatches:
             answers = question_files.answer_wordpieces(
                 strings, tokenizer, max_length=MAX_ANSWER_LENGTH
             )[: NUM_ANSWERS[-1]]
-            if not answers:
+            is_unanswerable = keep_unanswerable and not question.answers
+            if not answers and not is_unanswerable:
                 counts["without_answer" if strings else "patterns"] += 1
                 continue
             query_ids = question_files.query_wordpieces(
@@ -145,8 +154,15 @@ class QuestionBatches:
             rows = random.permutation(rows).astype(int)
             for start in range(0, len(rows), self._batch_size):
                 batches.append(rows[start : start + self._batch_size])
-        for position in random.permutation(len(batches))[first:]:
-            yield self._batch(batches[position])
+        order = random.permutation(len(batches))
+        draws = random.random(len(self._examples))
+        is_near_miss = draws < self._near_miss_share
+        for position in order[first:]:
+            rows = batches[position]
+            batch = self._batch(rows)
+            if self._near_miss_share:
+                batch["is_near_miss"] = is_near_miss[rows]
+            yield batch
 
     def _batch(self, rows):
         examples = [self._examples[row] for row in rows]

@@ -62,7 +62,8 @@ class BlockReading:
             that begin there, `(batch_size, num_read, length, width)`,
             `span_scores`, the reader's and that of retrieval, and `allowed`,
             those within a body; with teachers `teacher_scores`, `(batch_size,
-            num_read, num_teachers, length, width)`.
+            num_read, num_teachers, length, width)`, without retrieval and for
+            spans of the width that all teachers have.
         """
         batch_size, num_read = ops.shape(read_ids)
         joined = packing.trim(self.join(query, read_ids))
@@ -90,17 +91,42 @@ class BlockReading:
         }
         if training and self.teachers:
             of_teachers = self.teachers(
-                joined, num_length_groups=self.num_length_groups
+                positions,
+                join=functools.partial(self.join, query, read_ids),
+                num_length_groups=self.num_length_groups,
             )
             # (b, r, t, l, w)
-            outputs["teacher_scores"] = (
-                ops.reshape(
-                    of_teachers,
-                    (batch_size, num_read, *ops.shape(of_teachers)[1:]),
-                )
-                + relevance[:, :, None]
+            outputs["teacher_scores"] = ops.reshape(
+                of_teachers,
+                (batch_size, num_read, *ops.shape(of_teachers)[1:]),
             )
         return outputs
+
+    def against_none(self, outputs):
+        """Scores that can be compared with "none", which has 0.
+
+            log p(z) = log softmax of the relevance over the blocks read
+
+        The reader's score alone is for the "none" of its block; with log p(z)
+        it is for one "none" of all blocks. The relevance itself would not do:
+        it grows with the words that question and block share, whether or not
+        the block answers. Among each other, spans are as in `span_scores`.
+
+        Args:
+            outputs: dict. Result of a call.
+
+        Returns:
+            (the reader's scores, `(batch_size, num_read, length, width)`, and
+            log p(z), `(batch_size, num_read, 1, 1)`, without a gradient).
+        """
+        # (b, r, 1, 1)
+        relevance = self.relevance_weight * outputs["read_scores"]
+        relevance = relevance[:, :, None, None]
+        is_read = ops.any(outputs["allowed"], axis=(2, 3), keepdims=True)
+        priors = (
+            relevance - losses.masked_logsumexp(relevance, is_read, 1)[:, None]
+        )
+        return outputs["span_scores"] - relevance, ops.stop_gradient(priors)
 
     def weighed(self, outputs, relevance_weight):
         """Outputs as they would be with another `relevance_weight`.
@@ -123,22 +149,25 @@ class BlockReading:
             "read_relevance": relevance_weight * outputs["read_scores"],
         }
 
-    def join(self, query, read_ids):
+    def join(self, query, read_ids, reads_titles=None):
         """Packs the reader's inputs.
 
         Args:
             query: dict of int tensors. As of a call.
             read_ids: int tensor `(batch_size, num_read)`.
+            reads_titles: bool. Of the reader. Defaults to `None`: the own one.
 
         Returns:
             dict of int tensors `(batch_size * num_read, length)`, as of
             `packing.join_bert`: question, title if the reader reads titles,
             and body.
         """
+        if reads_titles is None:
+            reads_titles = self.reader.reads_titles
         rows = query["token_ids"], query["padding_mask"]
         max_length = self.reader.max_joint_length
         join = packing.JoinBert(self.sep_id, max_length)
-        if not self.reader.reads_titles:
+        if not reads_titles:
             return join(*rows, *self.block_table(read_ids))
         blocks = self.block_table.contents(read_ids)
         titled = packing.JoinBert(self.sep_id)(
@@ -367,63 +396,98 @@ def _in_order(outputs, order, size):
 class Teachers(keras.layers.Layer):
     """Readers that do not learn, and how much they count.
 
-        loss_reader = (1 - w) loss of the answers + w loss_teacher
+        loss = (1 - w) loss of the answers + w loss_teacher
+
+    A teacher may be larger, read no titles where the student does, and have
+    spans of another width. Spans that are wider than those of the narrowest
+    reader are left to the answers: the distributions that are compared are over
+    the spans that all readers have, of all blocks read, and "none". Where a
+    teacher has no "none" (`Reader.none_span`), they are over spans alone.
 
     Args:
-        readers: list of `Reader`, which read what the learner reads.
+        readers: list of `Reader`.
         weight: float. w, between 0 and 1.
+        temperature: float. See `losses.teacher_loss`. Defaults to `1.0`.
     """
 
-    def __init__(self, readers, weight):
+    def __init__(self, readers, weight, temperature=1.0):
         super().__init__()
         self.readers = list(readers)
         self.weight = weight
+        self.temperature = temperature
         self.trainable = False
         mark_as_given(self.variables)
         # Of readers that are.
         self.built = True
 
-    def call(self, joined, *, num_length_groups):
+    def call(self, positions, *, join, num_length_groups):
         """Scores of spans.
 
         Args:
-            joined: dict of tensors `(num_rows, sequence_length)`, as of
-                `packing.join_bert`.
+            positions: int tensor `(num_rows, sequence_length)`. Where the
+                student reads each wordpiece of a body; -1 elsewhere.
+            join: function of whether titles are read. What a teacher reads, as
+                of `packing.join_bert`, of as many rows.
             num_length_groups: int. See `in_length_groups`.
 
         Returns:
-            float tensor `(num_rows, num_teachers, sequence_length,
-            max_span_width)`, without a gradient.
+            float tensor `(num_rows, num_teachers, sequence_length, width)` of
+            the least width of the teachers, at the places of the student,
+            without a gradient.
         """
-        scores = [
-            in_length_groups(
+        width = min(reader.max_span_width for reader in self.readers)
+
+        def read(reader):
+            joined = trim(join(reader.reads_titles))
+            # (n, t, w)
+            scores = in_length_groups(
                 functools.partial(reader, training=False),
                 joined,
                 num_length_groups,
-            )
-            for reader in self.readers
-        ]
-        return ops.stop_gradient(ops.stack(scores, axis=1))
+            )[..., :width]
+            is_body = packing.block_positions(joined) >= 0
+            first = ops.argmax(ops.cast(is_body, "int32"), axis=1)
+            # (n, l)
+            places = ops.cast(first, "int32")[:, None] + positions
+            last = ops.shape(is_body)[1] - 1
+            places = ops.clip(places, 0, last)[..., None]
+            return ops.take_along_axis(scores, places, axis=1)
 
-    def weigh(self, reader_loss, outputs):
+        return ops.stop_gradient(
+            ops.stack([read(reader) for reader in self.readers], axis=1)
+        )
+
+    def weigh(self, answer_loss, outputs, scores, log_priors):
         """The reader's loss with what teachers think, and that alone.
 
         Args:
-            reader_loss: float tensor `(batch_size,)`. Of the answers, in nats.
-            outputs: dict of tensors, as of `RetrieveAndRead`: `span_scores` and
-                `allowed`, `(batch_size, num_read, length, width)`, and
-                `teacher_scores`, `(batch_size, num_read, num_teachers, length,
-                width)`.
+            answer_loss: float tensor `(batch_size,)`. Of the answers, in nats.
+            outputs: dict of tensors, as of `BlockReading`, with
+                `teacher_scores`.
+            scores, log_priors: as of `BlockReading.against_none`.
 
         Returns:
             (float tensor `(batch_size,)`, the same of `losses.teacher_loss`).
         """
-        of_teachers = ops.moveaxis(outputs["teacher_scores"], 2, 1)
-        batch_size, num_teachers = ops.shape(of_teachers)[:2]
-        teacher_loss = losses.teacher_loss(
-            ops.reshape(outputs["span_scores"], (batch_size, -1)),
-            ops.reshape(of_teachers, (batch_size, num_teachers, -1)),
-            ops.reshape(outputs["allowed"], (batch_size, -1)),
+        of_teachers = outputs["teacher_scores"]
+        width = min(scores.shape[-1], of_teachers.shape[-1])
+        batch_size, _, num_teachers = ops.shape(of_teachers)[:3]
+        of_teachers = (of_teachers + log_priors[:, :, None])[..., :width]
+        of_teachers = ops.reshape(
+            ops.moveaxis(of_teachers, 2, 1), (batch_size, num_teachers, -1)
         )
-        weighed = (1 - self.weight) * reader_loss + self.weight * teacher_loss
+        own, mask = (
+            ops.reshape(each[..., :width], (batch_size, -1))
+            for each in (scores + log_priors, outputs["allowed"])
+        )
+        if all(reader.none_span for reader in self.readers):
+            own, of_teachers = (
+                losses.with_none(each, ops.zeros_like(each[..., 0]))
+                for each in (own, of_teachers)
+            )
+            mask = losses.with_none(mask, ops.ones((batch_size,), "bool"))
+        teacher_loss = losses.teacher_loss(
+            own, of_teachers, mask, self.temperature
+        )
+        weighed = (1 - self.weight) * answer_loss + self.weight * teacher_loss
         return weighed, teacher_loss

@@ -25,14 +25,23 @@ class RetrieveAndRead(keras.Model):
     is correct, and both are added. The index and the block embeddings stay
     fixed; the query tower and the reader learn. Where the reader is not
     `trainable`, nothing is read in training, and the retriever's loss is all.
-    With `teachers`, the reader's
-    loss is also how far its scores are from theirs.
+    With `none_weight` w the reader also learns where to answer "none":
+
+        loss = (1 - w) loss_reader + w (loss_joint + mean_z loss_z) / 2
+
+    Both new losses are `losses.none_span_loss`, of all blocks read together and
+    of each alone, on the scores of `BlockReading.against_none`. "None" is right
+    where no block that is read holds an answer or is the gold block; of one
+    block, where this one does not. With `teachers`, the loss is also how far
+    the scores are from theirs.
 
     Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
     `(batch_size, query_length)`, the packed question; in training also
     `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1,
     and, where they are known, `gold_ids`, `(batch_size,)`, the block that a
-    question was asked about, -1 for none. With `candidate_ids` and
+    question was asked about, -1 for none, and `is_near_miss`, bool
+    `(batch_size,)`: of which questions no block that holds an answer, or is the
+    gold block, may be read. With `candidate_ids` and
     `candidate_scores`, `(batch_size, num)`, another retriever's blocks are read
     instead; the retriever's loss then has no gradient.
 
@@ -67,6 +76,8 @@ class RetrieveAndRead(keras.Model):
             Defaults to `None`.
         relevance_weight: float. How much f(x,z) counts in g. Defaults to `1.0`,
             as the paper.
+        none_weight: float. w, between 0 and 1. Defaults to `0.0`, as the
+            paper, which has no "none".
         teachers: `Teachers`. Defaults to `None`, as the paper.
 
     Raises:
@@ -96,6 +107,7 @@ class RetrieveAndRead(keras.Model):
         num_length_groups=1,
         hybrid=None,
         relevance_weight=1.0,
+        none_weight=0.0,
         teachers=None,
         **kwargs,
     ):
@@ -115,6 +127,7 @@ class RetrieveAndRead(keras.Model):
         self.gold = gold
         self.match_whole_words = match_whole_words
         self.hybrid = hybrid
+        self.none_weight = none_weight
         self.teachers = teachers
         # A layer, and so its weights are this model's.
         self.lexical = hybrid and hybrid.lexical
@@ -140,6 +153,9 @@ class RetrieveAndRead(keras.Model):
         if open_qa.reader.trainable:
             # The last: the best span of those that could be right is right.
             names += ["reader_loss", "span_accuracy"]
+            if none_weight:
+                # The last: a block has a span above "none" if it should.
+                names += ["none_loss", "none_accuracy"]
         if self.teachers:
             names.append("teacher_loss")
         self._trackers = {name: keras.metrics.Mean(name=name) for name in names}
@@ -174,22 +190,25 @@ class RetrieveAndRead(keras.Model):
             (ops.shape(candidate_ids)[0], num_read),
         )
         if "answer_ids" in inputs:
-            is_found = _is_found(scores)
-            has_answer = is_found & self._has_answer(
+            has_answer = _is_found(scores) & self._has_answer(
                 candidate_ids, inputs["answer_ids"]
             )
             outputs["has_answer"] = has_answer
             if training and not self.open_qa.reader.trainable:
                 return outputs
-            if training and self.read_an_answer:
-                wanted = has_answer
-                if "gold_ids" in inputs:
-                    wanted = gold_or(
-                        ops.where(is_found, candidate_ids, -2),
-                        inputs["gold_ids"],
-                        has_answer,
-                    )
-                positions = include(positions, wanted)
+            is_gold = ops.zeros_like(has_answer)
+            if "gold_ids" in inputs:
+                is_gold = _is_found(scores) & ops.equal(
+                    candidate_ids, inputs["gold_ids"][:, None]
+                )
+            may_answer = has_answer | is_gold
+            if training:
+                positions, scores = self._to_read(
+                    inputs, positions, scores, has_answer, is_gold
+                )
+            outputs["may_answer"] = ops.take_along_axis(
+                may_answer, positions, axis=1
+            )
         outputs |= self.reading(
             query,
             *(
@@ -249,6 +268,19 @@ class RetrieveAndRead(keras.Model):
             )
         return {**found, "lexical": lexical}
 
+    def _to_read(self, inputs, positions, scores, has_answer, is_gold):
+        """Places of the candidates that are read in training, and scores."""
+        hidden = ops.zeros_like(has_answer)
+        if "is_near_miss" in inputs:
+            hidden = (has_answer | is_gold) & inputs["is_near_miss"][:, None]
+            positions = first_without(hidden, positions.shape[1])
+            # Where too few others are found, their places stay empty.
+            scores = ops.where(hidden, -float("inf"), scores)
+        if self.read_an_answer:
+            wanted = gold_or(is_gold & ~hidden, has_answer & ~hidden)
+            positions = include(positions, wanted)
+        return positions, scores
+
     def _has_answer(self, candidate_ids, answer_ids):
         # (b, k, l), (b, k)
         token_ids, lengths = self.block_table(candidate_ids)
@@ -284,9 +316,16 @@ class RetrieveAndRead(keras.Model):
             outputs["allowed"],
             axis=spans,
         )
-        to_learn = reader_loss
+        to_learn, weight = reader_loss, self.none_weight
+        if weight or "teacher_scores" in outputs:
+            against_none = self.reading.against_none(outputs)
+        if weight:
+            none_loss = self._none_loss(outputs, *against_none)
+            to_learn = (1 - weight) * reader_loss + weight * none_loss
         if "teacher_scores" in outputs:
-            to_learn, teacher_loss = self.teachers.weigh(reader_loss, outputs)
+            to_learn, teacher_loss = self.teachers.weigh(
+                to_learn, outputs, *against_none
+            )
             self._track(teacher_loss=teacher_loss)
         answerable = ops.any(outputs["correct"], axis=spans)
         best = _largest(
@@ -295,6 +334,31 @@ class RetrieveAndRead(keras.Model):
         self._track(reader_loss=reader_loss)
         self._track(answerable, span_accuracy=best)
         return to_learn
+
+    def _none_loss(self, outputs, scores, log_priors):
+        correct, allowed = outputs["correct"], outputs["allowed"]
+        # (b, r)
+        is_read, has_correct = (
+            ops.any(each, axis=(2, 3)) for each in (allowed, correct)
+        )
+        may_answer = is_read & outputs["may_answer"]
+        is_none = is_read & ~may_answer
+        # An answer that no span can be teaches nothing.
+        is_known = is_none | has_correct
+
+        def loss(scores, none_is_right):
+            shape = (*ops.shape(none_is_right), -1)
+            spans = (ops.reshape(x, shape) for x in (scores, correct, allowed))
+            return losses.none_span_loss(*spans, none_is_right)
+
+        joint = loss(scores + log_priors, ~ops.any(may_answer, axis=1))
+        of_blocks = ops.sum(loss(scores, is_none), axis=1)
+        num_known = ops.sum(ops.cast(is_known, "float32"), axis=1)
+        none_loss = (joint + of_blocks / ops.maximum(num_known, 1.0)) / 2
+        says_none = _largest(scores, allowed, axis=(2, 3)) < 0
+        self._track(none_loss=none_loss)
+        self._track(is_known, none_accuracy=ops.equal(says_none, is_none))
+        return none_loss
 
     def _track(self, sample_weight=None, **values):
         for name, value in values.items():
@@ -318,18 +382,33 @@ def _hide_padding(token_ids, lengths):
     return ops.where(position < lengths[..., None], token_ids, -2)
 
 
-def gold_or(candidate_ids, gold_ids, has_answer):
+def first_without(hidden, num_read):
+    """Places of the best candidates that are not hidden.
+
+    Args:
+        hidden: bool tensor `(batch_size, num_candidates)`.
+        num_read: int.
+
+    Returns:
+        int32 tensor `(batch_size, num_read)`; hidden ones where there are too
+        few others.
+    """
+    num_candidates = hidden.shape[1]
+    order = ops.arange(num_candidates, dtype="int32") + num_candidates * (
+        ops.cast(hidden, "int32")
+    )
+    return ops.cast(ops.argsort(order, axis=1), "int32")[:, :num_read]
+
+
+def gold_or(is_gold, has_answer):
     """Marks the gold block, or the blocks with an answer if it is no candidate.
 
     Args:
-        candidate_ids: int tensor `(batch_size, num_candidates)`.
-        gold_ids: int tensor `(batch_size,)`. -1 for none.
-        has_answer: bool tensor `(batch_size, num_candidates)`.
+        is_gold, has_answer: bool tensors `(batch_size, num_candidates)`.
 
     Returns:
         bool tensor `(batch_size, num_candidates)`.
     """
-    is_gold = ops.equal(candidate_ids, gold_ids[:, None])
     return ops.where(
         ops.any(is_gold, axis=1, keepdims=True), is_gold, has_answer
     )

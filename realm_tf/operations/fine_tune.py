@@ -7,6 +7,7 @@ from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Questions
+from realm_tf.artifacts.question_files import read_questions
 from realm_tf.artifacts.ranking_file import RankingFile
 from realm_tf.configs import dpr
 from realm_tf.configs import finetune
@@ -37,10 +38,12 @@ class FineTune(Training):
     not with a recipe of dpr"""
     questions: tuple[Questions, ...]
     """JSONL with question and answer; several are learned from in this order,
-    num_epochs each (dpr: mixed)"""
-    teachers: tuple[Model, ...] = ()
-    """models whose readers, which err differently, teach this one's beside the
-    answers; not with a recipe of dpr (if not given: none)"""
+    num_epochs each (dpr: mixed); "answer": [] says that nothing answers a
+    question"""
+    teacher: tuple[Model, ...] = ()
+    """model of the same vocabulary, usually a larger one, whose reader teaches
+    this one's beside the answers; of several, their mean; not with a recipe of
+    dpr (if not given: none)"""
     ranking: RankingFile | None = None
     """with --set retriever=file: a run of trec_eval's or the JSON of DPR's
     retriever, whose documents are numbers of blocks; of a run, questions without
@@ -55,7 +58,7 @@ class FineTune(Training):
 
     def check(self) -> None:
         if self._is_dpr:
-            names = ("index", "teachers", "ranking")
+            names = ("index", "teacher", "ranking")
             self.refuse_given(names, "a recipe of dpr")
         elif self.index is None:
             raise InputError(
@@ -69,16 +72,14 @@ class FineTune(Training):
                 "--set retriever=file reads what --ranking names: give both or "
                 "neither."
             )
-        elif self.teachers and not self.settings.train_reader:
+        elif self.teacher and not self.settings.train_reader:
             raise InputError(
-                "--teachers teach a reader, and with train_reader=false it "
+                "--teacher teaches a reader, and with train_reader=false it "
                 "does not learn: leave one of them out."
             )
-        for teacher in self.teachers:
+        for teacher in self.teacher:
             matching.check_teacher(
-                teacher,
-                model=self.model,
-                reads_titles=self.settings.candidates.read_titles,
+                teacher, model=self.model, candidates=self.settings.candidates
             )
         super().check()
 
@@ -98,7 +99,10 @@ class FineTune(Training):
                 that answers it (dpr), or training diverges.
         """
         # Before the model is loaded: a line may be damaged.
-        asked = [each.questions for each in self.questions]
+        asked = [
+            read_questions(each.path, unanswerable=True)
+            for each in self.questions
+        ]
         dev = self.dev.questions if self.dev else []
         (self._train_towers if self._is_dpr else self._train)(asked, dev, fit)
         return self.result
@@ -147,7 +151,7 @@ class FineTune(Training):
                     model_directory.load(
                         each, precision=self.computes_in
                     ).model.reader
-                    for each in self.teachers
+                    for each in self.teacher
                 ],
             )
             run.train(asked, dev, **fit)

@@ -187,6 +187,8 @@ class FineTuning:
                     gold_ids=None
                     if recipe.candidates.gold == "ignore"
                     else recall.gold_blocks(questions, self._corpus.records),
+                    near_miss_share=recipe.candidates.near_miss_share,
+                    keep_unanswerable=recipe.none_weight > 0,
                     few_shapes=keras.backend.backend() != "tensorflow",
                 )
             )
@@ -314,7 +316,10 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
         # Of eight rows and more, at most eight.
         num_length_groups=max(1, min(8, num_rows // 8)),
         embeddings=None if exact else np.asarray(embeddings),
-        teachers=Teachers(teachers, recipe.teacher_weight)
+        none_weight=recipe.none_weight,
+        teachers=Teachers(
+            teachers, recipe.teacher_weight, recipe.teacher_temperature
+        )
         if teachers
         else None,
     )

@@ -165,7 +165,7 @@ def test_another_retrievers_blocks_are_read_instead(model):
         for place in range(3):
             block = int(outputs["read_ids"][row, place])
             wanted = oracle.spans_of(
-                model,
+                model.open_qa.reader,
                 oracle.QUERIES[row],
                 block,
                 float(inputs["candidate_scores"][row, place]),

@@ -1,13 +1,9 @@
 """RetrieveAndRead's losses and gradients against the slow recomputation."""
 
 import keras
-import loss_oracle
 import numpy as np
 import open_qa_oracle as oracle
 import pytest
-
-from realm_tf.models.block_reading import Teachers
-from realm_tf.models.fixed_weight import without_given
 
 JIT = keras.backend.backend() == "jax"
 
@@ -62,58 +58,6 @@ def test_losses_and_metrics(model, answers, expected):
     assert [row["reader_loss"] > 0 for row in expected] == [
         *(True, False, False, True, False, True)
     ]
-
-
-def test_teachers_and_answers_are_weighed(make_model, randomize, answers):
-    def taught_by(*seeds):
-        teachers = [make_model() for _ in seeds]
-        for teacher, seed in zip(teachers, seeds, strict=True):
-            randomize(teacher.open_qa.reader, seed=seed)
-        return teachers, make_model(
-            teachers=Teachers([each.open_qa.reader for each in teachers], 0.75)
-        )
-
-    teachers, student = taught_by(11, 12)
-    by_answers, by_teachers = [], []
-    for query, row in zip(oracle.QUERIES, answers, strict=True):
-        own = oracle.answer(student, query, row)
-        scores = [own["spans"]] + [
-            oracle.answer(each, query, row)["spans"] for each in teachers
-        ]
-        own_scores, *of_teachers = (
-            np.array([score for score, _ in each.values()]) for each in scores
-        )
-        by_answers.append((own["retriever_loss"], own["reader_loss"]))
-        everything = np.ones(len(own_scores), bool)
-        by_teachers.append(
-            loss_oracle.teacher_loss(own_scores, of_teachers, everything)
-        )
-    assert min(by_teachers) > 0.01
-    retriever, reader = np.mean(by_answers, axis=0)
-    expected = retriever + 0.25 * reader + 0.75 * np.mean(by_teachers)
-
-    before = [_values(each.open_qa.reader) for each in teachers]
-    reader_before = _values(student.open_qa.reader)
-    student.compile(keras.optimizers.SGD(0.1), jit_compile=JIT)
-    found = student.train_on_batch(oracle.batch(answers), return_dict=True)
-    assert found["loss"] == pytest.approx(expected, abs=1e-4)
-    assert found["reader_loss"] == pytest.approx(reader, abs=1e-4)
-    assert found["teacher_loss"] == pytest.approx(
-        np.mean(by_teachers), abs=1e-4
-    )
-    for each, values in zip(teachers, before, strict=True):
-        assert not any(_moved(values, each.open_qa.reader))
-    assert max(_moved(reader_before, student.open_qa.reader)) > 0
-    # Steps bring it nearer to them.
-    for _ in range(20):
-        found = student.train_on_batch(oracle.batch(answers), return_dict=True)
-    assert found["teacher_loss"] < 0.8 * np.mean(by_teachers)
-    # They are in files of their own.
-    kept = {id(v) for v in without_given(student.variables)}
-    assert not kept & {
-        id(v) for t in teachers for v in t.open_qa.reader.variables
-    }
-    assert {id(v) for v in student.open_qa.reader.variables} <= kept
 
 
 def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):

@@ -29,13 +29,28 @@ def span_loss(scores, correct, mask):
     return logsumexp(allowed) - logsumexp(right) if right else 0.0
 
 
-def teacher_loss(scores, teacher_scores, mask):
+def none_loss(scores, correct, mask, none_is_right):
+    """`losses.none_span_loss` of one row."""
+    odds = sum(np.exp(float(s)) for s, m in zip(scores, mask, strict=True) if m)
+    right = sum(
+        np.exp(float(s))
+        for s, m, c in zip(scores, mask, correct, strict=True)
+        if m and c
+    )
+    right += none_is_right
+    return np.log(1 + odds) - np.log(right) if right else 0.0
+
+
+def teacher_loss(scores, teacher_scores, mask, temperature=1.0):
     """`losses.teacher_loss` of one row."""
-    found = log_softmax(scores[mask])
-    wanted = np.mean([np.exp(log_softmax(t[mask])) for t in teacher_scores], 0)
-    return sum(
+    own, *others = (
+        log_softmax(np.asarray(each)[mask] / temperature)
+        for each in (scores, *teacher_scores)
+    )
+    wanted = np.mean([np.exp(each) for each in others], axis=0)
+    return temperature**2 * sum(
         q * (np.log(q) - log_p)
-        for q, log_p in zip(wanted, found, strict=True)
+        for q, log_p in zip(wanted, own, strict=True)
         if q
     )
 

@@ -22,6 +22,8 @@ BODIES = [
     [10 + 6 * block + place for place in range(length)]
     for block, length in enumerate(LENGTHS)
 ]
+# Of a reader that reads titles.
+TITLES = [[5 + block % 4] * (1 + block % 3) for block in range(len(BODIES))]
 # The second wordpiece of the sixth block goes on with the first one's word.
 CONTINUATION = BODIES[5][1]
 QUERIES = [
@@ -43,9 +45,13 @@ def make_model(
     *,
     index=BruteForce,
     train_reader=True,
+    reader=None,
     **arguments,
 ):
-    """A `RetrieveAndRead` of two towers and its block embeddings."""
+    """A `RetrieveAndRead` of two towers and its block embeddings.
+
+    `reader` is a dict of other arguments of `Reader`.
+    """
 
     def encoder():
         return make_encoder(num_layers=1, dropout=0.0)
@@ -54,11 +60,7 @@ def make_model(
         return Embedder(encoder(), projection_dim=4, dropout=0.0)
 
     query_embedder, block_embedder = tower(), tower()
-    reader = Reader(
-        encoder(),
-        span_hidden_dim=6,
-        max_span_width=MAX_WIDTH,
-    )
+    reader = make_reader(encoder(), **(reader or {}))
     for seed, part in enumerate((query_embedder, block_embedder, reader)):
         randomize(part, seed=seed)
     block_embedder.trainable = False
@@ -66,12 +68,17 @@ def make_model(
     table = np.zeros((len(BODIES), max(LENGTHS)), "int32")
     for row, body in enumerate(BODIES):
         table[row, : len(body)] = body
+    titles = {}
+    if reader.reads_titles:
+        titles["title_lengths"] = [len(title) for title in TITLES]
+        titles["title_ids"] = [(title + [0, 0])[:3] for title in TITLES]
+        titles = {k: np.array(v, "int32") for k, v in titles.items()}
     random = np.random.default_rng(7)
     embeddings = random.normal(size=(len(BODIES), 4)).astype("float32")
     return RetrieveAndRead(
         OpenQa(query_embedder, block_embedder, reader, score_scale=2.0),
         index(embeddings),
-        BlockTable(table, LENGTHS),
+        BlockTable(table, LENGTHS, **titles),
         is_continuation=np.arange(60) == CONTINUATION,
         sep_id=SEP,
         **{
@@ -79,6 +86,13 @@ def make_model(
             "num_reader_blocks": NUM_READ,
             **arguments,
         },
+    )
+
+
+def make_reader(encoder, **arguments):
+    return Reader(
+        encoder,
+        **{"span_hidden_dim": 6, "max_span_width": MAX_WIDTH, **arguments},
     )
 
 
@@ -117,7 +131,7 @@ def ranking(model, query):
 
 def _starts_of(body, answer):
     """Where an answer stands as whole words."""
-    if not 0 < len(answer) <= MAX_WIDTH:
+    if not answer:
         return []
     return [
         start
@@ -128,12 +142,15 @@ def _starts_of(body, answer):
     ]
 
 
-def spans_of(model, query, block, relevance, answers):
+def spans_of(reader, query, block, relevance, answers):
     """`(start, limit) -> (score, correct)` of a block."""
     body = BODIES[block]
+    if reader.reads_titles:
+        query = [*query, *TITLES[block], SEP]
     joined = [*query, *body, SEP]
     segments = [0] * len(query) + [1] * (len(body) + 1)
-    logits = np.asarray(model.open_qa.reader(one_row(joined, segments)))[0]
+    logits = np.asarray(reader(one_row(joined, segments)))[0]
+    widest = logits.shape[-1]
     right = {
         (start, start + len(answer))
         for answer in answers
@@ -145,7 +162,7 @@ def spans_of(model, query, block, relevance, answers):
             (start, start + width) in right,
         )
         for start in range(len(body))
-        for width in range(1, MAX_WIDTH + 1)
+        for width in range(1, widest + 1)
         if start + width <= len(body)
     }
 
@@ -161,7 +178,7 @@ def answer(model, query, answers):
         (block, *place): value
         for block in candidates[: model.num_reader_blocks]
         for place, value in spans_of(
-            model, query, block, scores[block], answers
+            model.open_qa.reader, query, block, scores[block], answers
         ).items()
     }
     span_scores, correct = zip(*spans.values(), strict=True)
