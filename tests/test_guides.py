@@ -142,6 +142,7 @@ def world(
     for name, path in {
         "model": model_dir,
         "initial": model_dir,
+        "large": model_dir,
         "model.tiny": model_dir,
         "blocks": blocks_dir,
         "embeddings": embeddings_dir,

@@ -104,13 +104,14 @@ class QuestionBatches:
         counts = collections.Counter(questions=len(questions))
         gold_ids = gold_ids or [None] * len(questions)
         for row, question in enumerate(questions):
-            strings = question.answers * (question.answer_type == "string")
+            is_string = question.answer_type == "string"
+            strings = question.answers * is_string
             answers = question_files.answer_wordpieces(
                 strings, tokenizer, max_length=MAX_ANSWER_LENGTH
             )[: NUM_ANSWERS[-1]]
             is_unanswerable = keep_unanswerable and not question.answers
             if not answers and not is_unanswerable:
-                counts["without_answer" if strings else "patterns"] += 1
+                counts["without_answer" if is_string else "patterns"] += 1
                 continue
             query_ids = question_files.query_wordpieces(
                 question.question, tokenizer

@@ -175,6 +175,47 @@ def test_candidates_and_gold_blocks_go_with_their_questions(tokenizer):
     assert "gold_ids" not in next(_batches(tokenizer).epoch(0))
 
 
+def test_near_misses_are_others_in_each_epoch(tokenizer):
+    plain, batches = (
+        _batches(tokenizer, near_miss_share=share) for share in (0.0, 0.25)
+    )
+    drawn = []
+    for number in range(8):
+        epoch = list(batches.epoch(number))
+        # The order is the same as without, and so is what goes on.
+        assert _equal(epoch, list(plain.epoch(number)))
+        for one, two in zip(epoch[3:], batches.epoch(number, 3), strict=True):
+            np.testing.assert_array_equal(
+                one["is_near_miss"], two["is_near_miss"]
+            )
+        flags = np.concatenate([each["is_near_miss"] for each in epoch])
+        drawn.append({q for q, f in zip(_rows(epoch), flags, strict=True) if f})
+    assert len(set(map(frozenset, drawn))) == 8
+    # Of 480, 120 on average, with a deviation of 9.5.
+    assert 85 < sum(map(len, drawn)) < 155
+    assert "is_near_miss" not in next(plain.epoch(0))
+
+
+def test_what_nothing_answers_is_kept_if_it_is_said(tokenizer):
+    questions = [
+        Question("who wrote?", ("Ada",)),
+        Question("what?", ()),
+        # A pattern that nothing matches is not known to be unanswerable.
+        Question("when?", ("18..",), "regex"),
+    ]
+    batches = _batches(tokenizer, questions=questions, keep_unanswerable=True)
+    (batch,) = batches.epoch(0)
+    answers = dict(
+        zip(_rows([batch]), batch["answer_ids"].tolist(), strict=True)
+    )
+    what = tuple(_ids(tokenizer, "[CLS] what ? [SEP]"))
+    assert len(answers) == 2
+    assert answers[what] == [[-1] * question_batches.MAX_ANSWER_LENGTH]
+    assert batches.counts["patterns"] == 1
+    left = _batches(tokenizer, questions=questions)
+    assert left.counts == {"questions": 3, "patterns": 1, "without_answer": 1}
+
+
 def test_a_curriculum_goes_on_anywhere(tokenizer):
     files = [
         _batches(tokenizer),

@@ -56,6 +56,15 @@ def test_compressed_files_are_told_by_content(tmp_path, compress):
     assert questions == [Question("who?", ("Ada",))] * 2
 
 
+def test_a_line_may_say_that_nothing_answers(tmp_path):
+    path = _file(tmp_path, GOOD, '{"question": "why?", "answer": []}')
+    questions = question_files.read_questions(str(path), unanswerable=True)
+    assert questions == [Question("who?", ("Ada",)), Question("why?", ())]
+    path = _file(tmp_path, GOOD, '{"question": "why?"}')
+    with pytest.raises(InputError, match='line 2 lacks "answer"'):
+        question_files.read_questions(str(path), unanswerable=True)
+
+
 @pytest.mark.parametrize(
     "line, reason",
     [

@@ -319,9 +319,9 @@ def test_steps_bring_a_reader_nearer_to_its_teacher(
     student.compile(keras.optimizers.Adam(0.02), **HOW)
     nowhere = oracle.batch([[[59]]] * len(answers))
     first, *_, last = (
-        student.train_on_batch(nowhere, return_dict=True) for _ in range(20)
+        student.train_on_batch(nowhere, return_dict=True) for _ in range(10)
     )
-    assert last["teacher_loss"] < 0.5 * first["teacher_loss"]
+    assert last["teacher_loss"] < 0.7 * first["teacher_loss"]
     # They are in files of their own.
     kept = {id(v) for v in without_given(student.variables)}
     assert not kept & {id(v) for each in teachers for v in each.variables}

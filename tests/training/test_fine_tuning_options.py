@@ -218,9 +218,9 @@ def test_the_query_tower_learns_alone(open_qa_world, tmp_path):
     [
         ("train_reader=false train_query_tower=false", False, "nothing learns"),
         ("train_reader=false read_titles=true", False, "does not learn to use"),
-        ("train_reader=false", True, "--teachers teach a reader"),
+        ("train_reader=false", True, "--teacher teaches a reader"),
         ("gold=read", False, "add --set read_an_answer=true"),
-        ("read_titles=true", True, "reads_titles is False, not True"),
+        ("near_miss_share=0.2", False, "none_weight=0 does not teach"),
         ("retriever=bm25", False, "add --set train_query_tower=false"),
         (
             "retriever=file train_query_tower=false",
@@ -239,19 +239,19 @@ def test_what_contradicts_itself_is_refused(
             open_qa_world,
             tmp_path / "model",
             *changes.split(),
-            teachers=teachers,
+            teacher=teachers,
         ).run(verbose=0)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_recipe_of_dpr_has_no_teachers(open_qa_world, tmp_path):
-    with pytest.raises(InputError, match="--teachers is not for a recipe of"):
+    with pytest.raises(InputError, match="--teacher is not for a recipe of"):
         FineTune(
             recipe="dpr",
             model=open_qa_world["model"],
             blocks=open_qa_world["blocks"],
             questions=open_qa_world["questions"],
-            teachers=(open_qa_world["model"],),
+            teacher=open_qa_world["model"],
             output=str(tmp_path / "model"),
         ).run()
 
@@ -263,39 +263,44 @@ def test_another_models_reader_teaches(open_qa_world, tmp_path):
         open_qa_world,
         tmp_path / "model",
         *ONE_BATCH,
-        teachers=[teacher, teacher],
+        *("none_weight=0.5", "teacher_temperature=2"),
+        teacher=[teacher, teacher],
     )
     rows = job.run(verbose=0).metadata["history"]
     for row in rows:
         assert row["loss"] == pytest.approx(
             row["retriever_loss"]
-            + 0.25 * row["reader_loss"]
+            + 0.25 * (row["reader_loss"] + row["none_loss"]) / 2
             + 0.75 * row["teacher_loss"],
             abs=1e-4,
         )
     # Before it has moved, dropout alone sets it apart.
     assert rows[0]["teacher_loss"] > 0
     parents = job.result.metadata["parents"]
-    assert parents["teachers 0"] == parents["teachers 1"] == parents["model"]
+    assert parents["teacher 0"] == parents["teacher 1"] == parents["model"]
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "value"),
+    ("name", "value", "message"),
     [
-        ("reader", "max_span_width", 7),
-        ("encoder", "max_sequence_length", 64),
+        ("tokenizer", "0" * 64, "has another vocabulary than"),
+        ("reads_titles", True, "reads titles, and .* add --set read_titles"),
+        ("max_sequence_length", 64, "can be 320 wordpieces .* takes 64: "),
     ],
 )
-def test_a_teacher_of_another_shape_is_refused(
-    open_qa_world, tmp_path, part, name, value
+def test_a_teacher_of_other_inputs_is_refused(
+    open_qa_world, tmp_path, name, value, message
 ):
     teacher = tmp_path / "teacher"
     shutil.copytree(open_qa_world["model"], teacher)
-    config = json.loads((teacher / "config.json").read_text())
-    reader = config["reader"]
-    {"reader": reader, "encoder": reader["encoder"]}[part][name] = value
-    (teacher / "config.json").write_text(json.dumps(config))
-    job = operation(open_qa_world, tmp_path / "model", teachers=(str(teacher),))
-    with pytest.raises(InputError, match=f"{name} is {value}, not"):
+    for path in (teacher / "config.json", teacher / "metadata.json"):
+        found = json.loads(path.read_text())
+        reader = found.get("reader", {"encoder": {}})
+        for part in (found, reader, reader["encoder"]):
+            if name in part:
+                part[name] = value
+        path.write_text(json.dumps(found))
+    job = operation(open_qa_world, tmp_path / "model", teacher=str(teacher))
+    with pytest.raises(InputError, match=message):
         job.run(verbose=0)
     assert not (tmp_path / "model").exists()
