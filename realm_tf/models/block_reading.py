@@ -120,8 +120,7 @@ class BlockReading:
             log p(z), `(batch_size, num_read, 1, 1)`, without a gradient).
         """
         # (b, r, 1, 1)
-        relevance = self.relevance_weight * outputs["read_scores"]
-        relevance = relevance[:, :, None, None]
+        relevance = outputs["read_relevance"][:, :, None, None]
         is_read = ops.any(outputs["allowed"], axis=(2, 3), keepdims=True)
         priors = (
             relevance - losses.masked_logsumexp(relevance, is_read, 1)[:, None]
@@ -402,7 +401,7 @@ class Teachers(keras.layers.Layer):
     spans of another width. Spans that are wider than those of the narrowest
     reader are left to the answers: the distributions that are compared are over
     the spans that all readers have, of all blocks read, and "none". Where a
-    teacher has no "none" (`Reader.none_span`), they are over spans alone.
+    teacher does not know "none" (`Reader.knows_none`), they are over spans alone.
 
     Args:
         readers: list of `Reader`.
@@ -480,7 +479,7 @@ class Teachers(keras.layers.Layer):
             ops.reshape(each[..., :width], (batch_size, -1))
             for each in (scores + log_priors, outputs["allowed"])
         )
-        if all(reader.none_span for reader in self.readers):
+        if all(reader.knows_none for reader in self.readers):
             own, of_teachers = (
                 losses.with_none(each, ops.zeros_like(each[..., 0]))
                 for each in (own, of_teachers)

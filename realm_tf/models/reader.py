@@ -96,6 +96,11 @@ class Reader(EncoderModel):
         super().__init__(inputs, logits, config, **kwargs)
 
     @property
+    def knows_none(self) -> bool:
+        """Whether scores are against a "none" of its own, which is not just 0."""
+        return self.none_span or not self.span_hidden_dim
+
+    @property
     def is_trained(self) -> bool:
         """Whether training has changed the span scorer.
 
