@@ -77,16 +77,19 @@ def marginal_span_loss(scores, correct, mask, axis=-1):
     return ops.where(any_correct, loss, 0.0)
 
 
-def with_none(values, none):
+def with_none(values, none=0):
     """Values of spans, and that of "none" as the last one.
 
     Args:
         values: tensor `(..., num_spans)`.
-        none: tensor `(...)` of the same type.
+        none: tensor `(...)`, or a number for all. Defaults to `0`, its score.
 
     Returns:
         tensor `(..., num_spans + 1)`.
     """
+    none = ops.broadcast_to(
+        ops.cast(none, values.dtype), ops.shape(values[..., 0])
+    )
     return ops.concatenate([values, none[..., None]], axis=-1)
 
 
@@ -113,9 +116,9 @@ def none_span_loss(scores, correct, mask, none_is_right):
         the no-answer option.
     """
     return marginal_span_loss(
-        with_none(scores, ops.zeros_like(scores[..., 0])),
+        with_none(ops.convert_to_tensor(scores)),
         with_none(ops.logical_and(correct, mask), none_is_right),
-        with_none(mask, ops.ones_like(none_is_right)),
+        with_none(ops.convert_to_tensor(mask), True),
     )
 
 

@@ -101,9 +101,7 @@ class Questions(File):
         return f"Questions({self.path!r}: {len(self)} questions)"
 
 
-def read_questions(
-    path: str, *, need_answers: bool = True, unanswerable: bool = False
-) -> list[Question]:
+def read_questions(path: str, *, need_answers=True) -> list[Question]:
     """Reads a JSONL file of questions; gzip and bz2 are read as they are.
 
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
@@ -116,10 +114,9 @@ def read_questions(
 
     Args:
         path: str.
-        need_answers: bool. Refuse a line without answers. Defaults to
-            `True`.
-        unanswerable: bool. Accept `"answer": []` all the same, which says that
-            nothing answers the question. Defaults to `False`.
+        need_answers: bool or `"key"`. Refuse a line without answers; with
+            `"key"`, not one whose list is empty, which says that nothing
+            answers the question. Defaults to `True`.
 
     Returns:
         list of `Question`.
@@ -140,14 +137,7 @@ def read_questions(
                 f"{where} is not JSON ({error}): "
                 'expected {"question": "...", "answer": ["..."]}.'
             ) from error
-        questions.append(
-            to_question(
-                line,
-                where,
-                need_answers=need_answers,
-                unanswerable=unanswerable,
-            )
-        )
+        questions.append(to_question(line, where, need_answers=need_answers))
     if not questions:
         raise InputError(f"{path} holds no question.")
     return questions
@@ -160,19 +150,13 @@ def _lines(path):
         yield from pages.read_lines(file, path)
 
 
-def to_question(
-    line,
-    where: str,
-    *,
-    need_answers: bool = True,
-    unanswerable: bool = False,
-) -> Question:
+def to_question(line, where: str, *, need_answers=True) -> Question:
     """A line of a questions file, checked.
 
     Args:
         line: dict. See `read_questions`.
         where: str. Its place, for messages.
-        need_answers, unanswerable: bool. See `read_questions`.
+        need_answers: bool or `"key"`. See `read_questions`.
 
     Raises:
         InputError: if the line lacks something.
@@ -197,7 +181,7 @@ def to_question(
         isinstance(answer, str) for answer in answers
     ):
         raise InputError(f'{where}: "answer" must be a list of strings.')
-    is_said = unanswerable and not {"answer", "answers"}.isdisjoint(line)
+    is_said = need_answers == "key" and {"answer", "answers"} & line.keys()
     if need_answers and not answers and not is_said:
         raise InputError(f'{where} lacks "answer" (a list of strings).')
     answer_type = line.get("answer_type", "string")

@@ -122,10 +122,9 @@ class BlockReading:
         # (b, r, 1, 1)
         relevance = outputs["read_relevance"][:, :, None, None]
         is_read = ops.any(outputs["allowed"], axis=(2, 3), keepdims=True)
-        priors = (
-            relevance - losses.masked_logsumexp(relevance, is_read, 1)[:, None]
-        )
-        return outputs["span_scores"] - relevance, ops.stop_gradient(priors)
+        total = losses.masked_logsumexp(relevance, is_read, 1)[:, None]
+        alone = outputs["span_scores"] - relevance
+        return alone, ops.stop_gradient(relevance - total)
 
     def weighed(self, outputs, relevance_weight):
         """Outputs as they would be with another `relevance_weight`.
@@ -479,14 +478,12 @@ class Teachers(keras.layers.Layer):
             ops.reshape(each[..., :width], (batch_size, -1))
             for each in (scores + log_priors, outputs["allowed"])
         )
-        if all(reader.knows_none for reader in self.readers):
-            own, of_teachers = (
-                losses.with_none(each, ops.zeros_like(each[..., 0]))
-                for each in (own, of_teachers)
-            )
-            mask = losses.with_none(mask, ops.ones((batch_size,), "bool"))
+        knows_none = all(reader.knows_none for reader in self.readers)
         teacher_loss = losses.teacher_loss(
-            own, of_teachers, mask, self.temperature
+            losses.with_none(own),
+            losses.with_none(of_teachers),
+            losses.with_none(mask, knows_none),
+            self.temperature,
         )
         weighed = (1 - self.weight) * answer_loss + self.weight * teacher_loss
         return weighed, teacher_loss

@@ -273,11 +273,17 @@ class RetrieveAndRead(keras.Model):
         hidden = ops.zeros_like(has_answer)
         if "is_near_miss" in inputs:
             hidden = (has_answer | is_gold) & inputs["is_near_miss"][:, None]
-            positions = first_without(hidden, positions.shape[1])
-            # Where too few others are found, their places stay empty.
+            # The others first; where they are too few, places stay empty.
+            num = hidden.shape[1]
+            order = ops.arange(num) + num * ops.cast(hidden, "int32")
+            order = ops.cast(ops.argsort(order, axis=1), "int32")
+            positions = order[:, : positions.shape[1]]
             scores = ops.where(hidden, -float("inf"), scores)
         if self.read_an_answer:
-            wanted = gold_or(is_gold & ~hidden, has_answer & ~hidden)
+            # The gold block, or one with an answer if that is no candidate.
+            gold, with_answer = is_gold & ~hidden, has_answer & ~hidden
+            has_gold = ops.any(gold, axis=1, keepdims=True)
+            wanted = ops.where(has_gold, gold, with_answer)
             positions = include(positions, wanted)
         return positions, scores
 
@@ -341,8 +347,7 @@ class RetrieveAndRead(keras.Model):
         is_read, has_correct = (
             ops.any(each, axis=(2, 3)) for each in (allowed, correct)
         )
-        may_answer = is_read & outputs["may_answer"]
-        is_none = is_read & ~may_answer
+        is_none = is_read & ~outputs["may_answer"]
         # An answer that no span can be teaches nothing.
         is_known = is_none | has_correct
 
@@ -351,7 +356,7 @@ class RetrieveAndRead(keras.Model):
             spans = (ops.reshape(x, shape) for x in (scores, correct, allowed))
             return losses.none_span_loss(*spans, none_is_right)
 
-        joint = loss(scores + log_priors, ~ops.any(may_answer, axis=1))
+        joint = loss(scores + log_priors, ops.all(is_none | ~is_read, axis=1))
         of_blocks = ops.sum(loss(scores, is_none), axis=1)
         num_known = ops.sum(ops.cast(is_known, "float32"), axis=1)
         none_loss = (joint + of_blocks / ops.maximum(num_known, 1.0)) / 2
@@ -380,38 +385,6 @@ def _largest(scores, mask, *, axis):
 def _hide_padding(token_ids, lengths):
     position = ops.arange(ops.shape(token_ids)[-1], dtype="int32")
     return ops.where(position < lengths[..., None], token_ids, -2)
-
-
-def first_without(hidden, num_read):
-    """Places of the best candidates that are not hidden.
-
-    Args:
-        hidden: bool tensor `(batch_size, num_candidates)`.
-        num_read: int.
-
-    Returns:
-        int32 tensor `(batch_size, num_read)`; hidden ones where there are too
-        few others.
-    """
-    num_candidates = hidden.shape[1]
-    order = ops.arange(num_candidates, dtype="int32") + num_candidates * (
-        ops.cast(hidden, "int32")
-    )
-    return ops.cast(ops.argsort(order, axis=1), "int32")[:, :num_read]
-
-
-def gold_or(is_gold, has_answer):
-    """Marks the gold block, or the blocks with an answer if it is no candidate.
-
-    Args:
-        is_gold, has_answer: bool tensors `(batch_size, num_candidates)`.
-
-    Returns:
-        bool tensor `(batch_size, num_candidates)`.
-    """
-    return ops.where(
-        ops.any(is_gold, axis=1, keepdims=True), is_gold, has_answer
-    )
 
 
 def include(positions, wanted):

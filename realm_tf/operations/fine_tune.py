@@ -100,8 +100,7 @@ class FineTune(Training):
         """
         # Before the model is loaded: a line may be damaged.
         asked = [
-            read_questions(each.path, unanswerable=True)
-            for each in self.questions
+            read_questions(each, need_answers="key") for each in self.questions
         ]
         dev = self.dev.questions if self.dev else []
         (self._train_towers if self._is_dpr else self._train)(asked, dev, fit)

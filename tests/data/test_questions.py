@@ -58,11 +58,11 @@ def test_compressed_files_are_told_by_content(tmp_path, compress):
 
 def test_a_line_may_say_that_nothing_answers(tmp_path):
     path = _file(tmp_path, GOOD, '{"question": "why?", "answer": []}')
-    questions = question_files.read_questions(str(path), unanswerable=True)
+    questions = question_files.read_questions(str(path), need_answers="key")
     assert questions == [Question("who?", ("Ada",)), Question("why?", ())]
     path = _file(tmp_path, GOOD, '{"question": "why?"}')
     with pytest.raises(InputError, match='line 2 lacks "answer"'):
-        question_files.read_questions(str(path), unanswerable=True)
+        question_files.read_questions(str(path), need_answers="key")
 
 
 @pytest.mark.parametrize(
