@@ -21,7 +21,7 @@ ASKED = [
     "Was the Moon cold?",
 ]
 # Patterns that every answer matches, and answers that none is.
-GOLD = [[".+"], ["["], [".+"], [".+"], [".+"], [".+"]]
+GOLD = [[".+"], ["["], [".+"], [".+"], [".+"], ["["]]
 # So that some of the questions are answered.
 CALIBRATION = Calibration(
     bias=-0.6,
