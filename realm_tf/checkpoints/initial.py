@@ -112,6 +112,7 @@ def open_qa(
     *,
     make_masked_lm: Callable | None = None,
     make_reader_encoder: Callable | None = None,
+    make_reader: Callable = Reader,
     embedding: Embedding,
     reader_layers: int | None = None,
     reader: str | None = None,
@@ -128,6 +129,8 @@ def open_qa(
             weights that come with a masked-LM head. Defaults to `None`.
         make_reader_encoder: function that gives another `BertEncoder` for the
             reader. Defaults to `None`: the same as for the towers.
+        make_reader: function of that encoder that gives the `Reader`. Defaults
+            to one that is untrained.
         embedding: `Embedding`. What is normalised is compared by cosines times
             `COSINE_SCORE_SCALE`. Two towers, of the same weights, if questions
             and blocks have different prefixes.
@@ -160,7 +163,7 @@ def open_qa(
         encoder = (make_reader_encoder or make_encoder)()
         if reader_layers not in (None, encoder.num_layers):
             encoder = copy_layers(encoder, reader_layers)
-        made = Reader(encoder)
+        made = make_reader(encoder)
     for part in (query_embedder, made):
         check_vocabulary(part.encoder, tokenizer)
     model = OpenQa(

@@ -1,5 +1,6 @@
 """all-MiniLM-L6-v2, from the wheel that the package index has of it."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -113,7 +114,8 @@ def minilm(
             reader_layers=reader_layers,
             reader=reader,
             seed=seed,
+            **({"make_reader": trained.make} if trained_reader else {}),
         )
     if trained_reader:
-        trained.assign(loaded.model.reader)
+        return dataclasses.replace(loaded, calibration=trained.calibration())
     return loaded

@@ -2,20 +2,25 @@
 
 MiniLM's own weights find blocks; how to read an answer off a block it has to
 learn, from thousands of questions and for four hours. What was learned is beside
-this file, all but the embedding tables, which stayed those of MiniLM: weights of
-8 bits, with a scale for each output of a layer. docs/measurements/answers.md,
-"Stages of reading", has the commands and what it is worth.
+this file: weights of 8 bits, with a scale for each output of a layer and each row
+of an embedding table; where there are no tables, they stayed those of MiniLM. With
+the arguments of `Reader` and a calibration of its scores.
+docs/measurements/answers.md, "Stages of reading", has the commands and what it is
+worth.
 
-    write(model_directory.load(MODEL).model.reader, FILE)
+    loaded = model_directory.load(MODEL)
+    write(loaded.model.reader, loaded.calibration, FILE)
 
 writes the file again, from a model that was trained so.
 """
 
+import json
 import pathlib
 
 import numpy as np
 
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
+from realm_tf.models.reader import Reader
 
 FILE = pathlib.Path(__file__).with_name("trained_reader.npz")
 NOTE = (
@@ -29,37 +34,63 @@ NOTE = (
 _LARGEST = 127
 # No column is so small that it would have no scale.
 _LEAST = 1e-12
+# Fewer numbers are left as they are.
+_SMALL = 1 << 12
+_OPTIONS = "options"
 
 
-def assign(reader) -> None:
-    """Gives a reader the weights of the file, and what it reads.
+def make(encoder) -> Reader:
+    """The reader of the file.
 
     Args:
-        reader: `Reader` of MiniLM's size, with MiniLM's embedding tables.
+        encoder: `BertEncoder` of MiniLM, whose weights become the reader's.
     """
-    with np.load(FILE) as file:
-        arrays = dict(file)
-    for name, variable in _variables(reader).items():
+    arrays, options = _read()
+    reader = Reader(
+        encoder,
+        **{
+            "reads_titles": True,
+            "max_joint_length": MAX_JOINT_LENGTH,
+            **options.get("reader", {}),
+        },
+    )
+    has_tables = "token_embedding/0" in arrays
+    for name, variable in _variables(reader, with_tables=has_tables).items():
         value = arrays[name].astype("float32")
         if f"{name}:scale" in arrays:
             value *= arrays[f"{name}:scale"]
         variable.assign(value.reshape(variable.shape))
-    reader.reads_titles = True
-    reader.max_joint_length = MAX_JOINT_LENGTH
+    return reader
 
 
-def write(reader, path) -> None:
-    """Writes the file for `assign`.
+def calibration() -> dict | None:
+    """That of the file, as `LoadedModel` has it."""
+    return _read()[1].get("calibration")
+
+
+def _read():
+    """The arrays of the file, and its options."""
+    with np.load(FILE) as file:
+        arrays = dict(file)
+    return arrays, json.loads(str(arrays.pop(_OPTIONS, "{}")))
+
+
+def write(reader, calibration, path, *, with_tables=True) -> None:
+    """Writes the file for `make`.
 
     Args:
         reader: `Reader`.
+        calibration: dict. Of a `Calibration` of its scores; `None` for none.
         path: str or path. An .npz file.
+        with_tables: bool. Whether its embedding tables are not those of MiniLM.
+            Defaults to `True`.
     """
     hidden_dim = reader.encoder.hidden_dim
     arrays = {}
-    for name, variable in _variables(reader).items():
+    variables = _variables(reader, with_tables=with_tables)
+    for name, variable in variables.items():
         value = np.asarray(variable)
-        if value.ndim == 1:
+        if value.size < _SMALL:
             arrays[name] = value
             continue
         # Kernels of attention have the heads as a dimension.
@@ -67,20 +98,37 @@ def write(reader, path) -> None:
         value = value.reshape(
             (hidden_dim, -1) if is_from_hidden else (-1, value.shape[-1])
         )
-        scale = np.maximum(np.abs(value).max(axis=0), _LEAST) / _LARGEST
+        rows_or_columns = 1 if "_embedding/" in name else 0
+        largest = np.abs(value).max(axis=rows_or_columns, keepdims=True)
+        scale = np.maximum(largest, _LEAST) / _LARGEST
         arrays[name] = np.round(value / scale).astype("int8")
         arrays[f"{name}:scale"] = scale
-    np.savez_compressed(path, **arrays)
+    config = reader.get_config()
+    options = {
+        "reader": {
+            key: value
+            for key, value in config.items()
+            if key not in ("encoder", "name")
+        },
+        "calibration": calibration,
+    }
+    np.savez_compressed(path, **arrays, **{_OPTIONS: json.dumps(options)})
 
 
-def _variables(reader):
+def _variables(reader, *, with_tables):
     """Name to variable of all that training moved."""
-    encoder = reader.encoder
     layers = [
-        encoder.get_layer(f"transformer_layer_{number}")
-        for number in range(encoder.num_layers)
+        layer
+        for layer in reader.encoder.layers
+        # Nothing reads the pooled [CLS].
+        if layer.name != "pooled_dense"
+        and (with_tables or "embedding" not in layer.name)
     ]
-    layers.append(reader.get_layer("span_scorer"))
+    layers += [
+        layer
+        for layer in reader.layers
+        if layer.name in ("span_scorer", "none")
+    ]
     return {
         f"{layer.name}/{number}": variable
         for layer in layers
