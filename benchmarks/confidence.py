@@ -47,14 +47,16 @@ def leave_one_out(scores, is_right, is_answerable, groups) -> dict:
             )
             for rows in (~own, own)
         )
-        right = scores[own & is_right]
-        near = scores[own & ~is_answerable]
+        right = scores[own & is_right].tolist()
+        near = scores[own & ~is_answerable].tolist()
         kept = np.quantile(right, calibration.LOST, method="lower")
         told[str(name)] = {
             "right": len(right),
             "near misses": len(near),
             "area": documents.area(right, near),
-            "refused at 5 % lost": round(float(np.mean(near < kept)), 3),
+            "refused at 5 % lost": round(
+                float(np.mean(np.less(near, kept))), 3
+            ),
             "refused": _refused(fitted, near),
             "right refused": _refused(fitted, right),
             "refused by its own": _refused(alone, near),

@@ -101,7 +101,7 @@ def _is_held(candidates, accepted):
     return finder.first_rank(range(len(candidates)), accepted) is not None
 
 
-def _area(first, second):
+def area(first, second):
     """Under the ROC curve: how often a value of the first is the higher one."""
     if not first or not second:
         return None
@@ -230,8 +230,8 @@ def report(asked, found, path) -> dict:
         "near misses": len(near),
         "refused": _share(not row["answered"] for row in near),
         "right refused": _share(not row["answered"] for row in right),
-        "area": _area(sure, others[0]),
-        "area with wrong": _area(sure, others[1]),
+        "area": area(sure, others[0]),
+        "area with wrong": area(sure, others[1]),
     }
 
 

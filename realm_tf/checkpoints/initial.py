@@ -112,7 +112,7 @@ def open_qa(
     *,
     make_masked_lm: Callable | None = None,
     make_reader_encoder: Callable | None = None,
-    make_reader: Callable = Reader,
+    make_reader: Callable | None = None,
     embedding: Embedding,
     reader_layers: int | None = None,
     reader: str | None = None,
@@ -130,7 +130,7 @@ def open_qa(
         make_reader_encoder: function that gives another `BertEncoder` for the
             reader. Defaults to `None`: the same as for the towers.
         make_reader: function of that encoder that gives the `Reader`. Defaults
-            to one that is untrained.
+            to `None`: one that is untrained, with a "none" to learn.
         embedding: `Embedding`. What is normalised is compared by cosines times
             `COSINE_SCORE_SCALE`. Two towers, of the same weights, if questions
             and blocks have different prefixes.
@@ -146,6 +146,7 @@ def open_qa(
             that of the weights, or the source holds no reader for it.
     """
     keras.utils.set_random_seed(seed)
+    make_reader = make_reader or functools.partial(Reader, none_span=True)
     make_tower = functools.partial(
         _make_tower, make_encoder, tokenizer, embedding
     )
@@ -158,7 +159,7 @@ def open_qa(
         made, card = open_reader(reader, tokenizer, card)
     elif reader_layers is None and make_masked_lm:
         masked_lm = make_masked_lm()
-        made = Reader(masked_lm.encoder)
+        made = make_reader(masked_lm.encoder)
     else:
         encoder = (make_reader_encoder or make_encoder)()
         if reader_layers not in (None, encoder.num_layers):

@@ -114,7 +114,7 @@ def minilm(
             reader_layers=reader_layers,
             reader=reader,
             seed=seed,
-            **({"make_reader": trained.make} if trained_reader else {}),
+            make_reader=trained.make if trained_reader else None,
         )
     if trained_reader:
         return dataclasses.replace(loaded, calibration=trained.calibration())

@@ -1,17 +1,20 @@
 """Predictions against a slow recomputation, one question and block at a time."""
 
+import dataclasses
 import string
 
 import numpy as np
 import pytest
 
 from realm_tf.answering import calibration
+from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import NUM_BEST
 from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.text.answers import normalize_answer
 
@@ -154,6 +157,46 @@ def test_the_nbest_list_and_its_shares(corpus, predictions):
         assert found.answered
         # Without change, as predicted.
         assert calibration.choose(found) == found
+
+
+def test_what_no_block_answers_is_refused(
+    corpus, model_dir, blocks_dir, brute_force_index_dir, tmp_path
+):
+    """A reader whose "none" is below one question's spans, above the other's."""
+    asked = QUESTIONS[:2]
+    margins = [3.0, -3.0]
+    loaded = model_directory.load(model_dir)
+    reader, tokenizer = loaded.model.reader, loaded.tokenizer
+    found = Predictor(corpus, num_reader_blocks=2).predict(asked)
+    rows, wanted = [], []
+    for question, prediction, margin in zip(asked, found, margins, strict=True):
+        query, _ = _query(corpus, question)
+        for candidate in prediction.candidates:
+            body = tokenizer.tokenize(corpus.records.texts[candidate.block_id])
+            ids = [*query, *body.ids, tokenizer.sep_id]
+            segments = [0] * len(query) + [1] * (len(body) + 1)
+            outputs = reader.encoder(_inputs(ids, segments))
+            rows.append([*np.asarray(outputs["sequence_output"])[0, 0], 1.0])
+            relevance = _relevance(corpus, question)[candidate.block_id]
+            wanted.append(candidate.score - relevance - margin)
+    solved, *_ = np.linalg.lstsq(np.array(rows), np.array(wanted))
+    np.testing.assert_allclose(np.array(rows) @ solved, wanted, atol=1e-3)
+    reader.get_layer("none").set_weights([solved[:-1, None], solved[-1:]])
+    fitted = calibration.Calibration(1.0, 2.0)
+    loaded.calibration = dataclasses.asdict(fitted)
+    model_directory.save(loaded, str(tmp_path / "model"))
+    answers = Answerer(
+        str(tmp_path / "model"),
+        blocks_dir,
+        brute_force_index_dir,
+        num_reader_blocks=2,
+    ).ask(asked)
+    assert [each.answered for each in answers] == [True, False]
+    for answer, prediction, margin in zip(answers, found, margins, strict=True):
+        assert answer.answer in {c.answer for c in prediction.candidates}
+        assert answer.confidence == pytest.approx(
+            1 / (1 + np.exp(-(1 + 2 * margin))), abs=1e-3
+        )
 
 
 def _assert_same(found, expected):

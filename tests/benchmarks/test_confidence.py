@@ -19,7 +19,8 @@ def test_each_corpus_is_left_out():
         is_answerable += 400 * [True] + 200 * [False]
         groups += 600 * [name]
     told = confidence.leave_one_out(
-        np.concatenate(scores), *map(np.array, (is_right, is_answerable, groups))
+        np.concatenate(scores),
+        *map(np.array, (is_right, is_answerable, groups)),
     )
     for name in ("a", "b"):
         figures = told[name]

@@ -72,7 +72,7 @@ def test_a_row_of_a_table_keeps_its_size(
     reader = Reader(make_encoder(), span_hidden_dim=6)
     randomize(reader)
     table = reader.encoder.get_layer("token_embedding").weights[0]
-    sizes = np.logspace(-3, 1, len(table))[:, None]
+    sizes = np.logspace(-3, 1, table.shape[0])[:, None]
     table.assign(np.asarray(table) * sizes)
     monkeypatch.setattr(trained_reader, "_SMALL", 20)
     monkeypatch.setattr(trained_reader, "FILE", tmp_path / "reader.npz")
