@@ -74,7 +74,10 @@ class Combine(Operation):
         )
         with self.write() as stage:
             model_directory.write_files(
-                dataclasses.replace(first, model=combined), stage
+                dataclasses.replace(
+                    first, model=combined, calibration=second.calibration
+                ),
+                stage,
             )
         return self.result
 
