@@ -1,7 +1,8 @@
 """Strings that a graph looks up, compressed as the model holds them."""
 
+import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +23,7 @@ class CompressedTexts(tf.Module):
     article's title, its words) is stored once. Only TensorFlow's own ops.
 
     Args:
-        texts: sequence of str.
+        texts: iterable of str, at least one.
 
     Example:
 
@@ -31,20 +32,19 @@ class CompressedTexts(tf.Module):
     [b'Caf\\xc3\\xa9', b'', b'Rome']
     """
 
-    def __init__(self, texts: Sequence[str]):
+    def __init__(self, texts: Iterable[str]):
         super().__init__()
-        packed = []
-        lengths, starts = np.zeros((2, len(texts)), "int32")
+        packed, lengths, starts = [], [], []
         # Group by group: all texts need not be in memory.
-        for first in range(0, len(texts), STRINGS_PER_GROUP):
-            part = slice(first, first + STRINGS_PER_GROUP)
-            group = [text.encode("utf-8") for text in texts[part]]
-            lengths[part] = [len(text) for text in group]
-            starts[part] = np.cumsum(lengths[part]) - lengths[part]
+        texts = map(str.encode, texts)
+        while group := list(itertools.islice(texts, STRINGS_PER_GROUP)):
+            sizes = list(map(len, group))
+            lengths += sizes
+            starts += itertools.accumulate(sizes[:-1], initial=0)
             packed.append(zlib.compress(b"".join(group), 9))
         self.groups = tf.Variable(packed, dtype=tf.string, trainable=False)
-        self.starts = small_table(starts)
-        self.lengths = small_table(lengths)
+        self.starts = small_table(np.array(starts))
+        self.lengths = small_table(np.array(lengths))
 
     def lookup(self, rows):
         """The strings of some rows.

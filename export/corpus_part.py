@@ -53,7 +53,7 @@ class CorpusPart(tf.Module):
         self.lexical = _values(lexical)
         self.titles = CompressedTexts(records.titles)
         # Of texts, with a line break between two sentences.
-        self.lines = CompressedTexts(records.lines)
+        self.lines = CompressedTexts(map(records.line, range(len(records))))
         self.urls = CompressedTexts(records.urls)
         # Of all blocks, one after the other: padded, they would take more.
         self.first_wordpieces = tf.Variable(
@@ -123,7 +123,7 @@ class CorpusPart(tf.Module):
         return {name: self.fields.texts.lookup(rows)}
 
     def slice(self, rows, lines, starts, limits, are_sentences) -> dict:
-        """Answers, as `BlockRecords.span_offsets` and `sentence_offsets`.
+        """Answers and their sentences, as of `BlockRecords.span_offsets`.
 
         Args:
             rows: int tensor `(batch_size, num)`. Blocks.
@@ -142,24 +142,28 @@ class CorpusPart(tf.Module):
         limit = self._offset(self.token_limits, rows, tf.maximum(limits - 1, 0))
         start = tf.where(found, start, 0)
         limit = tf.where(found, tf.maximum(limit, start), 0)
-        before, answer, after = _cut(lines, start, limit)
+        cut = functools.partial(tf.strings.substr, lines, unit="UTF8_CHAR")
+        zero, replace = tf.zeros_like(start), tf.strings.regex_replace
+        before = replace(cut(zero, start), r"(?s)^.*\n", "")
+        answer = text_of(cut(start, limit - start))
+        # As much as there is.
+        after = replace(cut(limit, zero + 2**30), r"(?s)\n.*$", "")
         longer, begun, mended = answer_spans.mended(
-            before, answer, after, replace=tf.strings.regex_replace
+            before, answer, after, replace=replace
         )
-        # Of marks alone nothing would be left.
-        is_left = mended != ""
-        start += tf.where(is_left, _length(longer) - _length(begun), 0)
-        limit = tf.where(is_left, start + _length(mended), limit)
-        before, answer, after = _cut(lines, start, limit)
-        before = tf.strings.regex_replace(before, r"(?s)^.*\n", "")
-        after = tf.strings.regex_replace(after, r"(?s)\n.*$", "")
         sentence = tf.where(found, before + answer + after, "")
         whole = are_sentences[:, None] & found
+        # Of marks alone nothing would be left.
+        as_is = mended == ""
+        moved = tf.where(as_is, 0, _length(longer) - _length(begun))
+        moved = tf.where(whole, -_length(before), moved)
+        answer = tf.where(as_is, answer, mended)
+        answer = tf.where(whole, sentence, answer)
         return {
-            "answer": tf.where(whole, sentence, answer),
+            "answer": answer,
             "sentence": sentence,
-            "start": start - tf.where(whole, _length(before), 0),
-            "limit": limit + tf.where(whole, _length(after), 0),
+            "start": start + moved,
+            "limit": start + moved + _length(answer),
         }
 
     def _offset(self, table, rows, wordpieces):
@@ -173,19 +177,6 @@ class CorpusPart(tf.Module):
 def text_of(lines):
     """Texts of blocks, from `CorpusPart.lines`."""
     return tf.strings.regex_replace(lines, r"\n", " ")
-
-
-def _cut(lines, start, limit):
-    """The texts before, from and after two code points, one line the second."""
-    rest = 2**30
-    cut = functools.partial(tf.strings.substr, unit="UTF8_CHAR")
-    inside = cut(lines, start, limit - start)
-    zero = tf.zeros_like(start)
-    return (
-        cut(lines, zero, start),
-        text_of(inside),
-        cut(lines, limit, zero + rest),
-    )
 
 
 def _length(texts):

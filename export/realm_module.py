@@ -133,26 +133,31 @@ class RealmModule(tf.Module):
         rows = tf.where(
             outputs["read_scores"] > -np.inf, outputs["read_ids"], -1
         )
-        # (b, n): the block of each of the n best spans.
-        nbest_rows = tf.gather(rows, spans["nbest_positions"], batch_dims=1)
         # (b, k): every slice is one of these blocks.
         lines = self.corpus.lines.lookup(rows)
-        nbest = self.corpus.slice(
-            nbest_rows,
-            tf.gather(lines, spans["nbest_positions"], batch_dims=1),
-            spans["nbest_starts"],
-            spans["nbest_limits"],
+        num_read = tf.shape(rows)[1]
+        # (b, n + k): the block of each of the n best spans, and each block.
+        places = tf.concat(
+            [
+                spans["nbest_positions"],
+                tf.zeros_like(rows) + tf.range(num_read),
+            ],
+            axis=1,
+        )
+        sliced = self.corpus.slice(
+            tf.gather(rows, places, batch_dims=1),
+            tf.gather(lines, places, batch_dims=1),
+            *(
+                tf.concat(
+                    [spans[f"nbest_{name}"], spans[f"candidate_{name}"]], axis=1
+                )
+                for name in ("starts", "limits")
+            ),
             are_sentences,
         )
-        candidates = self.corpus.slice(
-            rows,
-            lines,
-            spans["candidate_starts"],
-            spans["candidate_limits"],
-            are_sentences,
-        )
+        nbest = {name: each[:, :-num_read] for name, each in sliced.items()}
         texts = text_of(lines)
-        best = nbest_rows[:, 0]
+        best = tf.gather(rows, places[:, :1], batch_dims=1)[:, 0]
         found = asked & (spans["nbest_starts"][:, 0] >= 0) & (best >= 0)
         best = tf.where(found, best, -1)
         place = spans["nbest_positions"][:, :1]
@@ -190,7 +195,7 @@ class RealmModule(tf.Module):
             **self._candidates(
                 tf.where(asked[:, None], rows, -1),
                 texts,
-                candidates["answer"],
+                sliced["answer"][:, -num_read:],
                 spans["candidate_log_probs"],
             ),
         }

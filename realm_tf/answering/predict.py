@@ -299,10 +299,10 @@ class Predictor:
         """The span of some wordpieces, or the sentence that holds them."""
         records = self._corpus.records
         text = records.texts[block_id]
-        first, last = records.span_offsets(block_id, start, limit)
-        begin, end = records.sentence_offsets(block_id, first, last)
+        (first, last), sentence = records.span_offsets(block_id, start, limit)
+        begin, end = sentence
         if spans["is_sentence"][row]:
-            first, last = begin, end
+            first, last = sentence
         return Span(
             text[first:last],
             block_id=block_id,

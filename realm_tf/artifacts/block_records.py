@@ -209,39 +209,38 @@ class BlockRecords:
             start: int. First wordpiece.
             limit: int. The one after the last.
         """
-        first, last = self.span_offsets(block_id, start, limit)
+        (first, last), _ = self.span_offsets(block_id, start, limit)
         return self.texts[block_id][first:last]
 
     def span_offsets(self, block_id: int, start: int, limit: int):
-        """Code points `(start, limit)` of some wordpieces in the text, made
-        whole as `answer_spans` says."""
-        text = self.texts[block_id]
+        """Code points of some wordpieces in the text, made whole as
+        `answer_spans` says, and of the sentence that holds them, or of the
+        sentences.
+
+        Returns:
+            Two tuples `(start, limit)`.
+        """
+        line = self.line(block_id)
         starts, limits = answer_spans.widened(
-            text,
+            self.texts[block_id],
             self._token_starts[block_id],
             self._token_limits[block_id],
             self._continues[self._token_ids[block_id]],
         )
         first, last = int(starts[start]), int(limits[limit - 1])
+        begin = line.rfind("\n", 0, first) + 1
+        end = f"{line}\n".find("\n", last)
         longer, begun, answer = answer_spans.mended(
-            text[:first],
-            text[first:last],
-            text[last:],
+            line[begin:first],
+            line[first:last].replace("\n", " "),
+            line[last:end],
             replace=answer_spans.replace,
         )
         # Of marks alone nothing would be left.
-        if not answer:
-            return first, last
-        first += len(longer) - len(begun)
-        return first, first + len(answer)
-
-    def sentence_offsets(self, block_id: int, start: int, limit: int):
-        """Code points `(start, limit)` of the sentence that holds others, or of
-        the sentences."""
-        line = self.line(block_id)
-        last = line.find("\n", limit)
-        first = line.rfind("\n", 0, start) + 1
-        return first, len(line) if last < 0 else last
+        if answer:
+            first += len(longer) - len(begun)
+            last = first + len(answer)
+        return (first, last), (begin, end)
 
     def whole_places(self) -> tuple[np.ndarray, np.ndarray]:
         """`token_starts` and `token_limits`, of whole words and codes; see
@@ -264,11 +263,6 @@ class BlockRecords:
             text[first : last - 1] for first, last in itertools.pairwise(starts)
         )
 
-    @property
-    def lines(self) -> "_Lines":
-        """All of `line`; each is made when it is asked for."""
-        return _Lines(self)
-
     @functools.cached_property
     def is_common(self) -> np.ndarray:
         """Which wordpieces are in most blocks, and in some number of them, bool
@@ -283,17 +277,6 @@ class BlockRecords:
     @functools.cached_property
     def _continues(self):
         return np.array([piece.startswith("##") for piece in self.wordpieces])
-
-
-class _Lines:
-    def __init__(self, records):
-        self._records = records
-
-    def __len__(self):
-        return len(self._records)
-
-    def __getitem__(self, rows: slice):
-        return list(map(self._records.line, range(*rows.indices(len(self)))))
 
 
 def _padded(column, max_length):

@@ -16,32 +16,12 @@ def allowed_spans(block_positions, max_span_width):
         `[i, w]` is the span of `w + 1` wordpieces from `i`.
     """
     inside = block_positions >= 0
+    length = ops.shape(inside)[1]
+    padded = ops.pad(inside, [[0, 0], [0, max_span_width - 1]])
     # A block is contiguous: a span is inside if both of its ends are.
-    return ops.logical_and(
-        inside[..., None], at_ends(inside, max_span_width, fill=False)
-    )
-
-
-def at_ends(values, max_span_width, *, fill):
-    """Values of the wordpieces that spans end with.
-
-    Args:
-        values: tensor `(..., sequence_length)`.
-        max_span_width: int. Longest span, in wordpieces.
-        fill: what is behind the last one.
-
-    Returns:
-        tensor `(..., sequence_length, max_span_width)`, of spans as in
-        `allowed_spans`.
-    """
-    length = ops.shape(values)[-1]
-    rest = [[0, 0]] * (len(values.shape) - 1)
-    padded = ops.pad(
-        values, [*rest, [0, max_span_width - 1]], constant_values=fill
-    )
     return ops.stack(
         [
-            padded[..., width : width + length]
+            ops.logical_and(inside, padded[:, width : width + length])
             for width in range(max_span_width)
         ],
         axis=-1,

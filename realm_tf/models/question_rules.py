@@ -3,8 +3,6 @@
 import numpy as np
 from keras import ops
 
-from realm_tf.models.answer_matching import at_ends
-
 # What comes off the score of a span that says nothing new (our choice).
 PENALTY = 3.0
 # A question that begins with one of these asks whether something is so,
@@ -81,15 +79,20 @@ class QuestionRules:
         )
         is_asked = _is_among(token_ids, question_ids[:, None, None, :])
         is_new = ~ops.logical_or(is_known, is_asked)
-        # How many wordpieces up to each one are new.
-        num_new = ops.cumsum(ops.cast(is_new, "int32"), axis=-1)
-        num_before = num_new - ops.cast(is_new, "int32")
-        at_end = at_ends(num_new, scores.shape[-1], fill=-1)
+        # The place of the first new wordpiece from each one on.
+        count = ops.cast(is_new, "int32")
+        places = ops.arange(ops.shape(token_ids)[-1], dtype="int32")
+        next_new = ops.take_along_axis(
+            ops.sort(ops.where(is_new, places, 2**30), axis=-1),
+            ops.cumsum(count, axis=-1) - count,
+            axis=-1,
+        )
+        ends = places[:, None] + ops.arange(scores.shape[-1], dtype="int32")
         may_repeat = self.asks_whether(question_ids) | ops.any(
             _is_among(question_ids, self._or), axis=1
         )
         says_nothing = ops.logical_and(
-            ops.equal(at_end, num_before[..., None]),
+            ends < next_new[..., None],
             ~may_repeat[:, None, None, None],
         )
         penalty = PENALTY * ops.cast(says_nothing, scores.dtype)

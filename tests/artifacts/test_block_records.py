@@ -98,7 +98,8 @@ def test_the_text_of_a_span(tmp_path, start, limit, expected):
         Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
     )
     assert records.span_text(0, start, limit) == expected
-    first, last = records.span_offsets(0, start, limit)
+    (first, last), sentence = records.span_offsets(0, start, limit)
+    assert sentence == (0, len(TEXT))
     assert TEXT[first:last] == expected
     assert type(first) is type(last) is int
 

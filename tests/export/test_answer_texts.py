@@ -108,15 +108,27 @@ def test_every_span_of_every_block(records, part):
         ):
             text = records.texts[block]
             assert texts[place].decode() == text
-            first, last = records.span_offsets(block, *wordpieces)
-            begin, end = records.sentence_offsets(block, first, last)
+            offsets, sentence = records.span_offsets(block, *wordpieces)
+            begin, end = sentence
             assert found["sentence"][place].decode() == text[begin:end]
-            if are_sentences:
-                first, last = begin, end
+            first, last = sentence if are_sentences else offsets
             assert found["answer"][place].decode() == text[first:last] != ""
             assert (found["start"][place], found["limit"][place]) == (
                 *(first, last),
             )
+
+
+def test_sentences(records):
+    text = records.texts[0]
+    place = text.index("port is")
+    starts = records.token_starts[: records.lengths[0]]
+    start = int(np.searchsorted(starts, place))
+    (first, last), (begin, end) = records.span_offsets(0, start, start + 1)
+    assert text[first:last] == "port"
+    assert text[begin:end].startswith("The port is 0.0.0.0:5000;")
+    # Of two sentences both.
+    _, (begin, end) = records.span_offsets(0, start - 10, start + 1)
+    assert (begin, end) == (0, len(text))
 
 
 def test_no_span_and_no_block(part):
