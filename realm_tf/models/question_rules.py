@@ -24,9 +24,9 @@ class QuestionRules:
     Of a question that asks whether something is so, the answer is the sentence
     that decides. Of others it is no span that says nothing new: of which each
     wordpiece is in the question, in most blocks (as the name of the product
-    that they are about), or a mark of a sentence. Such a span scores `PENALTY` less, so that it
-    answers only where no other does nearly as well. If the question offers a
-    choice ("or"), its own words may answer.
+    that they are about), or a mark of a sentence. Such a span scores `PENALTY`
+    less, so that it answers only where no other does nearly as well. If the
+    question offers a choice ("or"), its own words may answer.
 
     Args:
         vocabulary: list of str. Wordpieces in the order of their ids.
