@@ -148,8 +148,8 @@ def right_spans(row: dict, text: str, starts, limits) -> list[tuple[int, int]]:
         starts, limits: int arrays `(num_wordpieces,)`. Code points.
 
     Returns:
-        list of `(start, width - 1)`, at most 20, none wider than `MAX_WIDTH`;
-        only those that are whole words and whole wordpieces.
+        list of `(start, width - 1)` of the wordpieces that cover an answer, at
+        most 20, none wider than `MAX_WIDTH`. A string is whole words.
     """
     found = set()
     for answer in row["answers"]:
