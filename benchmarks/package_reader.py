@@ -1,13 +1,13 @@
 """Makes the package's reader of what `teach_reader.py` wrote.
 
-    python benchmarks/package_reader.py --weights reader.npz --data-dir DIR --output DIR
+    python benchmarks/package_reader.py --weights reader.npz --output DIR
+    python benchmarks/package_reader.py --weights reader.npz --output DIR \
+        --calibration CALIBRATION.json
 
---data-dir is that of `sample_questions.py`. OUTPUT gets a model directory, "model",
-with MiniLM's towers, and the answers by which its confidence is fitted: to 747
-questions of dev about Wikipedia, and to those of organisations and products of
-organisations.py that are dev, with questions that cannot be answered. Writes
-trained_reader.npz, and prints how well confidence tells right answers from near
-misses: of each corpus, fitted to the others.
+OUTPUT becomes a model directory with MiniLM's towers. Its confidence is the sigmoid of
+the reader's score. documents.py, organisations.py and wikipedia_near_misses.py ask it,
+confidence.py fits a calibration to their answers. With that, trained_reader.npz is
+written, too.
 """
 
 import dataclasses
@@ -15,25 +15,17 @@ import json
 import pathlib
 
 import numpy as np
-import organisations
-import runs
-import sample_questions
-import scipy.special
 import tyro
 
-import realm_tf as realm
-from realm_tf.answering import calibration
-from realm_tf.answering import retrieve_and_answer
-from realm_tf.artifacts.question_files import Questions
+from realm_tf.answering import calibration as calibrations
+from realm_tf.checkpoints import minilm
 from realm_tf.checkpoints import trained_reader
 from realm_tf.models import model_directory
 from realm_tf.models.reader import Reader
-from realm_tf.text import answers
 
 _WIDTH, _LENGTH = 32, 320
 _EPSILON = 1e-5
-# Confidence is then the sigmoid of the reader's score.
-_PLAIN = calibration.Calibration(0.0, 1.0, calibration.LOWEST)
+PLAIN = calibrations.Calibration(0.0, 1.0, calibrations.LOWEST)
 # Name of a layer here to that of transformers.
 _LAYERS = {
     "query": "attention.self.query",
@@ -47,50 +39,32 @@ _LAYERS = {
 }
 
 
-def main(*, weights: str, data_dir: str, output: str, wheel: str | None = None):
-    """Writes the model and trained_reader.npz.
+def main(
+    *,
+    weights: str,
+    output: str,
+    calibration: str | None = None,
+    wheel: str | None = None,
+):
+    """Writes the model, and with a calibration the package's file.
 
     Args:
         weights: what `teach_reader.py` wrote.
-        data_dir: corpus and questions.
-        output: where everything is kept.
+        output: the model directory to make.
+        calibration: JSON that `confidence.py` printed.
         wheel: that of `realm init --wheel`.
     """
-    steps = runs.Runs(output)
-    start = steps.add(realm.Init, "start", from_="minilm", wheel=wheel)
-    corpus = f"{data_dir}/corpus.jsonl.gz"
-    blocks = steps.add(
-        realm.Chunk, "blocks", input=corpus, vocab=start.vocabulary
-    )
-    index = steps.index(start, blocks)
-    steps.graph.run()
-    loaded = model_directory.load(start)
+    fitted = dataclasses.asdict(PLAIN)
+    if calibration is not None:
+        fitted = json.loads(pathlib.Path(calibration).read_text())
+    loaded = minilm.minilm(wheel=wheel)
     with np.load(weights) as file:
-        loaded.model.reader = make_reader(
-            loaded.model.reader.encoder, dict(file)
-        )
-    plain = f"{output}/model"
-    loaded = dataclasses.replace(loaded, calibration=dataclasses.asdict(_PLAIN))
-    model_directory.save(loaded, plain, parameters={"weights": weights})
-    asked = {"wikipedia": _wikipedia(plain, blocks, index, data_dir, output)}
-    organisations.main(model=plain, output=f"{output}/asked")
-    for name in ("organisations", "products"):
-        path = pathlib.Path(output, "asked", name, "answers.jsonl")
-        asked[name] = [
-            (
-                scipy.special.logit(np.clip(row["confidence"], 1e-9, 1 - 1e-7)),
-                row["is_right"],
-                "near_miss" not in row,
-            )
-            for row in map(json.loads, path.read_text().splitlines())
-            if row["given"] and not ("near_miss" in row and row["is_right"])
-        ]
-    fitted = fit(asked)
-    print(json.dumps(told(asked), indent=1))
-    trained_reader.write(
-        loaded.model.reader, dataclasses.asdict(fitted), trained_reader.FILE
-    )
-    return dataclasses.asdict(fitted)
+        reader = make_reader(loaded.model.reader.encoder, dict(file))
+    loaded.model.reader = reader
+    loaded = dataclasses.replace(loaded, calibration=fitted)
+    model_directory.save(loaded, output, parameters={"weights": weights})
+    if calibration is not None:
+        trained_reader.write(reader, fitted, trained_reader.FILE)
 
 
 def make_reader(encoder, arrays) -> Reader:
@@ -145,87 +119,5 @@ def make_reader(encoder, arrays) -> Reader:
     return reader
 
 
-def _wikipedia(model, blocks, index, data_dir, output):
-    """Reader's score, whether right, whether answerable: of dev."""
-    folder = pathlib.Path(output, "questions")
-    sample_questions.main(
-        questions=pathlib.Path(data_dir, "questions"),
-        corpus=pathlib.Path(data_dir, "corpus.jsonl.gz"),
-        output=folder,
-    )
-    asked = [
-        question
-        for name in ("dev", "further_dev")
-        for question in Questions(str(folder / f"{name}.jsonl")).questions
-    ]
-    answered = retrieve_and_answer.answer(
-        realm.Model(model),
-        blocks,
-        index,
-        asked,
-        retriever="hybrid",
-        num_reader_blocks=5,
-        precision="auto",
-        calibrate=True,
-    )
-    found = [
-        (each.reader_score, _is_right(question, each), True)
-        for question, each in zip(asked, answered.predictions, strict=True)
-        if each.nbest
-    ]
-    missing = [
-        (each.reader_score, False, False)
-        for each in answered.unanswerable
-        if each.nbest
-    ]
-    return found + missing
-
-
-def _is_right(question, prediction):
-    return answers.is_correct(
-        prediction.answer,
-        question.answers,
-        question.answer_type,
-        question.language,
-    )
-
-
-def fit(asked) -> calibration.Calibration:
-    """A calibration of corpora that count alike.
-
-    Args:
-        asked: dict. Name to a list of `(score, is_right, is_answerable)`.
-    """
-    scores, is_right, is_answerable = zip(
-        *(row for rows in asked.values() for row in rows), strict=True
-    )
-    return calibration.fit_scores(
-        scores,
-        is_right,
-        is_answerable=is_answerable,
-        groups=np.repeat(list(asked), [len(rows) for rows in asked.values()]),
-    )
-
-
-def told(asked) -> dict:
-    """Of each corpus, with what is fitted to the others."""
-    found = {}
-    for name, rows in asked.items():
-        fitted = fit({n: each for n, each in asked.items() if n != name})
-        scores, is_right, is_answerable = map(np.array, zip(*rows, strict=True))
-        is_given = fitted.confidence(scores) >= fitted.least_confidence
-        near = scores[~is_answerable.astype(bool)]
-        right = scores[is_right.astype(bool)]
-        higher = np.sign(np.subtract.outer(right, near)).mean()
-        found[name] = {
-            "right": int(is_right.sum()),
-            "near misses": len(near),
-            "refused": float(1 - is_given[is_answerable == 0].mean()),
-            "right refused": float(1 - is_given[is_right == 1].mean()),
-            "area": float(0.5 + higher / 2),
-        }
-    return found
-
-
 if __name__ == "__main__":
-    print(json.dumps(tyro.cli(main, description=__doc__), indent=1))
+    tyro.cli(main, description=__doc__)

@@ -96,18 +96,3 @@ def test_the_reader_has_every_array(make_encoder, token_batch):
             continue
         _, found = scores({**arrays, name: 2 * value})
         assert np.abs(found - expected).max() > 1e-5, name
-
-
-def test_confidence_of_a_corpus_is_fitted_to_the_others():
-    def corpus(middle):
-        right = [(middle + 2 + n / 10, True, True) for n in range(10)]
-        near = [(middle - 2 - n / 10, False, False) for n in range(10)]
-        return [*right, *near]
-
-    told = package_reader.told({"a": corpus(0), "b": corpus(0), "c": corpus(9)})
-    assert told["a"]["area"] == told["c"]["area"] == 1
-    assert told["a"]["right"] == told["a"]["near misses"] == 10
-    # By the scores of the others, nothing of c is refused.
-    assert told["c"]["refused"] == 0
-    fitted = package_reader.fit({"a": corpus(0)})
-    assert fitted.confidence(3) > 0.9 > 0.1 > fitted.confidence(-3)
