@@ -17,7 +17,7 @@ import tyro
 import realm_tf as realm
 
 _RETRIEVERS = ("hybrid", "bm25", "realm")
-_ASKED = ("nq_open", "squad_open", "webquestions", "curatedtrec", "further_dev")
+_ASKED = ("nq_open", "squad_open", "webquestions", "curatedtrec")
 
 
 def main(
