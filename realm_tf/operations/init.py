@@ -85,7 +85,7 @@ class Init(Operation):
     masked-LM head; of a random model, so many layers (if not given: all)"""
     reader: str = "untrained"
     """untrained: the source's weights; of minilm also trained: the reader that
-    comes with this package, which learned from 22,360 questions over Wikipedia;
+    comes with this package, which learned from 35,704 questions and near misses;
     else a directory of Hugging Face's, or hf://OWNER/NAME, with start and end
     logits and the retriever's vocabulary"""
     seed: int = 0

@@ -34,6 +34,7 @@ def test_what_was_written_is_made(
     path = tmp_path / "reader.npz"
     # Tables of this test are small.
     monkeypatch.setattr(trained_reader, "_SMALL", 20)
+    monkeypatch.setattr(trained_reader, "_GROUP", 2)
     trained_reader.write(one, CALIBRATION, path, with_tables=with_tables)
     monkeypatch.setattr(trained_reader, "FILE", path)
     with np.load(path) as file:
@@ -75,6 +76,7 @@ def test_a_row_of_a_table_keeps_its_size(
     sizes = np.logspace(-3, 1, table.shape[0])[:, None]
     table.assign(np.asarray(table) * sizes)
     monkeypatch.setattr(trained_reader, "_SMALL", 20)
+    monkeypatch.setattr(trained_reader, "_GROUP", 2)
     monkeypatch.setattr(trained_reader, "FILE", tmp_path / "reader.npz")
     trained_reader.write(reader, None, trained_reader.FILE)
     found = trained_reader.make(make_encoder())
