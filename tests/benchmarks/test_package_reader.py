@@ -69,7 +69,7 @@ def _arrays(encoder, random):
     sizes |= {"out.weight": (1, 256)}
     sizes |= {"none.weight": (1, hidden), "none.bias": (1,)}
     return {
-        name: random.normal(0, 0.1, size).astype("float32")
+        name: random.normal(0, 0.5, size).astype("float32")
         for name, size in sizes.items()
     }
 
