@@ -102,6 +102,13 @@ class Encoder(nn.Module):
         self.names = (*attention, *out)
         self.epsilon = 1e-12 if kind == "bert" else 1e-5
 
+    def freeze(self, *, num_layers):
+        """Keeps the embeddings and the lowest layers as they are."""
+        below = [f"encoder/layer/{number}/" for number in range(num_layers)]
+        for name, value in self.params.items():
+            if name.startswith(("embeddings", *below)):
+                value.requires_grad_(False)
+
     def p(self, name):
         return self.params[name.replace(".", "/")]
 
