@@ -51,44 +51,32 @@ def engine(tmp_path_factory):
 
 
 def test_every_pipeline_gives_what_the_direct_runner_gives(
-    engine,
-    tmp_path,
-    articles_path,
-    vocabulary_path,
-    model_dir,
-    blocks_dir,
-    embeddings_dir,
+    engine, tmp_path, articles_path, vocabulary_path, model_dir
 ):
     """Command after command, each on what the one before has made."""
     options, pool_log = engine
-    path = str(tmp_path)
-    direct = f"{path}/direct-annotated"
-    annotate = f"--blocks {blocks_dir} --tagger rules"
-    assert cli.main(f"annotate {annotate} --output {direct}".split()) == 0
-    length = artifact.read(blocks_dir)["max_block_length"]
-    rows = artifact.read(embeddings_dir)["parameters"]["rows_per_shard"]
-    commands = {
-        "chunk": f"--input {articles_path} --vocab {vocabulary_path} "
-        f"--max-block-length {length}",
-        "annotate": f"--blocks {path}/chunk --tagger rules",
-        "embed": f"--model {model_dir} --blocks {path}/chunk "
-        f"--rows-per-shard {rows}",
-        "index": f"--embeddings {path}/embed --kind brute_force",
-    }
-    expected = {
-        "chunk": blocks_dir,
-        "annotate": direct,
-        "embed": embeddings_dir,
-    }
-    for command, arguments in commands.items():
-        output = f"{path}/{command}"
-        words = [command, *arguments.split(), "--output", output, *options]
-        assert cli.main(words) == 0
-        found = artifact.read(output)
-        if command in expected:
-            other = artifact.read(expected[command])
-            assert found["fingerprint"] == other["fingerprint"], command
-            assert found.get("counts") == other.get("counts"), command
-    assert os.path.exists(f"{path}/index/embeddings.npy")
+    made = {}
+    for runner, of_runner in (("direct", []), ("portable", options)):
+        path = f"{tmp_path}/{runner}"
+        for command, arguments in {
+            "chunk": f"--input {articles_path} --vocab {vocabulary_path} "
+            "--max-block-length 40",
+            "annotate": f"--blocks {path}/chunk --tagger rules",
+            "embed": f"--model {model_dir} --blocks {path}/chunk "
+            "--rows-per-shard 4",
+            "index": f"--embeddings {path}/embed --kind brute_force",
+        }.items():
+            output = f"{path}/{command}"
+            words = [command, *arguments.split(), "--output", output]
+            assert cli.main([*words, *of_runner]) == 0
+            found = artifact.read(output)
+            made[runner, command] = (
+                found.get("fingerprint"),
+                found.get("counts"),
+            )
+        assert os.path.exists(f"{path}/index/embeddings.npy")
+    for command in ("chunk", "annotate", "embed"):
+        assert made["portable", command] == made["direct", command], command
+        assert all(made["direct", command]), command
     # That its workers did it, and not this process.
     assert "worker" in pool_log.read_text()
