@@ -32,8 +32,8 @@ def tiny_minilm(tmp_path, monkeypatch):
         "\n".join([PAD, UNK, CLS, SEP, MASK, *sorted(words)]), encoding="utf-8"
     )
 
-    def minilm(*, wheel, reader_layers, trained_reader, seed):
-        assert trained_reader
+    def minilm(*, wheel, reader_layers, reader, trained_reader, seed):
+        assert trained_reader and reader is None
         return random_weights.random(
             vocab=str(vocabulary),
             num_layers=1,
