@@ -3,8 +3,8 @@
     python benchmarks/open_qa.py --data-dir DIR --output DIR
 
 DIR is that of `sample_questions.py`: corpus.jsonl.gz and a folder questions. MiniLM's
-towers find the blocks, alone, with BM25, or BM25 alone. Dev fits the weights of
-retrieval and of BM25 for each of them.
+towers find the blocks, with BM25 or alone. Dev fits the weights of retrieval and of BM25
+for both.
 """
 
 import json
@@ -16,7 +16,7 @@ import tyro
 
 import realm_tf as realm
 
-_RETRIEVERS = ("hybrid", "bm25", "realm")
+_RETRIEVERS = ("hybrid", "realm")
 _ASKED = ("nq_open", "squad_open", "webquestions", "curatedtrec")
 
 
@@ -26,7 +26,6 @@ def main(
     output: str,
     model: str | None = None,
     wheel: str | None = None,
-    retrievers: tuple[str, ...] = _RETRIEVERS,
 ):
     """Measures on dev and on the tests.
 
@@ -36,7 +35,6 @@ def main(
         model: model directory, with MiniLM's towers (if not given: the package's
             own).
         wheel: that of `realm init --wheel`.
-        retrievers: what finds the blocks.
     """
     corpus, questions = f"{data_dir}/corpus.jsonl.gz", f"{output}/questions"
     sample_questions.main(
@@ -73,7 +71,7 @@ def main(
         )
 
     evaluations = {}
-    for retriever in retrievers:
+    for retriever in _RETRIEVERS:
         dev = evaluate(retriever, "dev", calibrate=True)
         evaluations[retriever] = {"dev": dev} | {
             name: evaluate(retriever, name, calibration=dev) for name in _ASKED
