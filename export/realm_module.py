@@ -174,7 +174,10 @@ class RealmModule(tf.Module):
             "answer": if_found(nbest["answer"][:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
-            "answered": found & (confidence >= least_confidence(self._fitted)),
+            # Of marks alone nothing is left.
+            "answered": found
+            & (nbest["answer"][:, 0] != "")
+            & (confidence >= least_confidence(self._fitted)),
             "answer_sentence": if_found(nbest["sentence"][:, 0], ""),
             "is_sentence": found & are_sentences,
             "block_id": self.corpus.ids_of(best),

@@ -92,7 +92,7 @@ def codes(text: str) -> Iterator[tuple[int, int]]:
                 yield start + part.start(), start + part.end()
 
 
-# What stands between two brackets, and two quotation marks, that belong together.
+# The text inside a pair of brackets, and inside a pair of quotation marks.
 _OPEN, _CLOSE, _MARKS = r"(\[{“«", r")\]}”»", "[,;:.!?]"
 _NEITHER = f"[^{_OPEN}{_CLOSE}]*"
 _BRACKETS = f"({_NEITHER}(?:[{_OPEN}]{_NEITHER}[{_CLOSE}]{_NEITHER})*)"
