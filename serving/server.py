@@ -8,7 +8,6 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 
@@ -32,6 +31,8 @@ GRACE_SECONDS = 20.0
 _CANCEL_SECONDS = 5.0
 # Time between two looks for new versions, as TF Serving's default.
 _POLL_SECONDS = 1.0
+# How often the main thread looks for a signal.
+_SIGNAL_SECONDS = 0.1
 # Time for a question to wait for others of its batch; our choice.
 _BATCH_TIMEOUT_SECONDS = 0.002
 # Batches in TensorFlow at once: enough to prepare one while another runs; our
@@ -194,13 +195,16 @@ def serve_until_signal(options: ServerOptions) -> None:
 
 def _serve_until_signal(options):
     running = RunningServer(options)
-    stopped = threading.Event()
+    received = []
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         print(f"realm serve: ready at {running.describe()}", flush=True)
-        stopped.wait()
+        # A signal that the kernel hands to another thread wakes no lock of this
+        # one, and its handler runs only when this one is awake.
+        while not received:
+            time.sleep(_SIGNAL_SECONDS)
     finally:
         # A second signal ends the process at once.
         for number in signals:
