@@ -9,16 +9,8 @@ WORDS = "a the The U.S. US us well-known well known Caesar's Caesar 1,000 1000"
 WORDS = f"{WORDS} ÉCOLE école (Rome) Rome, Jerome of _x_ İ «é» 18 69 ſ K ! -"
 WORDS = [*WORDS.split(" "), "18\xa069", "\u2028"]
 PATTERNS = [
-    r"18\s?69|\b1000\b",
-    r"Caesar('s)? (US|well.*)",
-    r"^us\b",
-    r"known$",
-    r"\x52ome",
-    "é.*s",
-    "sK",
-    "x*",
-    "(",
-    "a{99999999999}",
+    *(r"18\s?69|\b1000\b", r"Caesar('s)? (US|well.*)", r"^us\b", r"known$"),
+    *(r"\x52ome", "é.*s", "sK", "x*", "(", "a{99999999999}"),
 ]
 
 

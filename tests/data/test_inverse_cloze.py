@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from example_epochs import examples_of
 
 from realm_tf.artifacts.block_records import BlockWordpieces
 from realm_tf.data.inverse_cloze import IctExamples
@@ -56,17 +57,9 @@ def blocks(rows):
     return Blocks(rows)
 
 
-def _epoch(examples, epoch):
-    return [
-        example
-        for step in range(examples.steps_per_epoch)
-        for example in examples.examples(epoch, step)
-    ]
-
-
 def test_a_query_is_a_sentence_and_the_body_goes_with_or_without(blocks, rows):
     examples = IctExamples(blocks, batch_size=7, seed=1)
-    for example in _epoch(examples, 0):
+    for example in examples_of(examples, 0):
         title, sentences = rows[example["block_id"]]
         assert example["title_ids"].tolist() == title
         query = example["query_ids"].tolist()
@@ -122,7 +115,7 @@ def test_an_epoch_visits_every_block_once(blocks):
     assert (examples.num_examples, examples.steps_per_epoch) == (42, 6)
     single = []
     for epoch in range(60):
-        ids = [example["block_id"] for example in _epoch(examples, epoch)]
+        ids = [example["block_id"] for example in examples_of(examples, epoch)]
         assert len(set(ids)) == 42
         assert sorted(ids)[:40] == list(range(40))
         single.append(sorted(ids)[40:])
@@ -157,7 +150,7 @@ def test_sentences_are_drawn_evenly_and_removed_nine_times_of_ten(blocks, rows):
 def test_the_extreme_probabilities(blocks, probability, num_examples, removed):
     examples = IctExamples(blocks, batch_size=4, remove_probability=probability)
     assert examples.num_examples == num_examples
-    found = _epoch(examples, 0)
+    found = examples_of(examples, 0)
     assert sum(example["removed"] for example in found) == removed
     assert len(found) == num_examples
 

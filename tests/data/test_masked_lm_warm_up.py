@@ -18,11 +18,7 @@ def corpus(tmp_path_factory, blocks_dir, annotated_dir, tokenizer):
 
 
 def _examples(corpus, own=1.0, answer=0.0, other=0.0, window=12, **options):
-    options = {
-        "max_query_length": 10,
-        "max_masked": 3,
-        **options,
-    }
+    options = {"max_query_length": 10, "max_masked": 3, **options}
     return masked_lm_warm_up.MaskedLmExamples(
         *corpus,
         own_share=own,

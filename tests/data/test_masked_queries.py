@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from annotated_passages import mark_passage
 from annotated_passages import write_annotated
+from example_epochs import examples_of
 
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masked_queries
@@ -95,7 +96,7 @@ def test_an_epoch_visits_every_passage_once_and_masks_anew(passages):
     examples = PretrainingExamples(passages, batch_size=8)
     orders, answers = [], []
     for epoch in range(2):
-        rows = [e for s in range(5) for e in examples.examples(epoch, s)]
+        rows = examples_of(examples, epoch)
         orders.append([example.block_id for example in rows])
         answers.append({e.block_id: tuple(e.mask_ids) for e in rows})
         assert sorted(orders[-1]) == list(range(100, 140))
@@ -111,11 +112,7 @@ def test_an_example_depends_on_seed_epoch_and_passage_alone(passages):
     two = PretrainingExamples(passages, batch_size=20)
     assert two.steps_per_epoch == 2
     rows = [
-        {
-            e.block_id: e
-            for step in range(examples.steps_per_epoch)
-            for e in examples.examples(3, step)
-        }
+        {e.block_id: e for e in examples_of(examples, 3)}
         for examples in (one, two)
     ]
     assert rows[0].keys() == rows[1].keys()

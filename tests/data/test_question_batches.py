@@ -217,10 +217,7 @@ def test_what_nothing_answers_is_kept_if_it_is_said(tokenizer):
 
 
 def test_a_curriculum_goes_on_anywhere(tokenizer):
-    files = [
-        _batches(tokenizer),
-        _batches(tokenizer, questions=_questions(20)),
-    ]
+    files = [_batches(tokenizer), _batches(tokenizer, questions=_questions(20))]
     curriculum = Curriculum(files, 2)
     steps = [file.steps_per_epoch for file in files for _ in range(2)]
     assert curriculum.epoch_ends == np.cumsum(steps).tolist()

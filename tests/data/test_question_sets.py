@@ -135,13 +135,9 @@ def test_counts_and_merging(tmp_path):
 
 def test_files_are_read_in_order_of_their_names(tmp_path):
     second = tmp_path / "b.jsonl.bz2"
-    second.write_bytes(
-        bz2.compress(b'{"question": "b", "answer": "x"}\n'),
-    )
+    second.write_bytes(bz2.compress(b'{"question": "b", "answer": "x"}\n'))
     first = tmp_path / "a.jsonl.gz"
-    first.write_bytes(
-        gzip.compress(b'{"question": "a", "answer": "x"}\n'),
-    )
+    first.write_bytes(gzip.compress(b'{"question": "a", "answer": "x"}\n'))
     output = str(tmp_path / "out")
     prepare([str(second), str(tmp_path / "*.gz")], output, form="jsonl")
     asked = question_files.read_questions(f"{output}/questions.jsonl")

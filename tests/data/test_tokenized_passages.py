@@ -72,10 +72,7 @@ def test_pieces_that_stick_out_of_a_span_are_not_in_it(letters):
     )
     assert [
         _words(found, span, letters) for span in found.spans.reshape(-1, 3)
-    ] == [
-        ["##p", "##y"],
-        ["##p", "##y", "##bara"],
-    ]
+    ] == [["##p", "##y"], ["##p", "##y", "##bara"]]
     assert counts["spans_without_wordpiece"] == 1
     assert counts["spans"] == 3
 

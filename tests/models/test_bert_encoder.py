@@ -43,11 +43,8 @@ def test_freeze_leaves_the_upper_part_trainable(make_encoder):
         "pooled_dense",
     }
     assert {v.path.split("/")[0] for v in encoder.non_trainable_weights} == {
-        "token_embedding",
-        "position_embedding",
-        "segment_embedding",
-        "embeddings_layer_norm",
-        "transformer_layer_0",
+        *("token_embedding", "position_embedding", "segment_embedding"),
+        *("embeddings_layer_norm", "transformer_layer_0"),
         "transformer_layer_1",
     }
 

@@ -10,17 +10,6 @@ import pytest
 from realm_tf.models.embedder import Embedder
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_padding_changes_nothing(make_encoder, token_batch, pooling):
-    embedder = Embedder(make_encoder(), pooling=pooling, projection_dim=None)
-    row = {name: array[1:, :3] for name, array in token_batch.items()}
-    np.testing.assert_allclose(
-        np.asarray(embedder(row))[0],
-        np.asarray(embedder(token_batch))[1],
-        atol=1e-5,
-    )
-
-
 def test_a_row_of_padding_is_zero_and_not_nan(make_encoder, token_batch):
     embedder = Embedder(
         make_encoder(), pooling="mean", projection_dim=None, normalize=True

@@ -30,7 +30,12 @@ def test_saved_and_loaded_it_is_equal(
     kind, make_encoder, randomize, token_batch, tmp_path
 ):
     model = MAKERS[kind](
-        make_encoder(activation="gelu", dropout=0.3, layer_norm_epsilon=1e-5)
+        make_encoder(
+            activation="gelu",
+            dropout=0.3,
+            layer_norm_epsilon=1e-5,
+            num_relative_buckets=32 * (kind == "encoder"),
+        )
     )
     randomize(model, seed=2)
     inputs = dict(token_batch)

@@ -67,10 +67,7 @@ def test_paths_become_objects_where_they_enter():
     # An object becomes its path where a path is asked for.
     assert Bake(model="m", output=Model("o")).output == "o"
     assert set(made.inputs()) == {
-        "model",
-        "blocks",
-        "questions 0",
-        "questions 1",
+        *("model", "blocks", "questions 0", "questions 1")
     }
     # It is a value.
     assert made == dataclasses.replace(made)

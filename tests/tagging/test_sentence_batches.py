@@ -14,11 +14,11 @@ TOKENIZER = Tokenizer(VOCABULARY)
 
 
 def _pieces(row):
-    return [VOCABULARY[index] for index in row.token_ids]
+    return " ".join(VOCABULARY[index] for index in row.token_ids)
 
 
 def _shapes(row):
-    return [SHAPES[index] for index in row.shape_ids]
+    return " ".join(SHAPES[index] for index in row.shape_ids)
 
 
 @pytest.mark.parametrize(
@@ -43,31 +43,13 @@ def test_word_shapes(word, shape):
 def test_the_first_wordpiece_stands_for_the_word():
     encoder = SentenceEncoder(TOKENIZER, max_length=32)
     (row,) = encoder.encode_words([("The", "NILES", "U.", "Paris-1996")])
-    assert _pieces(row) == [
-        "the",
-        "nile",
-        "##s",
-        "u",
-        ".",
-        "paris",
-        "-",
-        "19",
-        "##96",
-    ]
+    assert _pieces(row) == "the nile ##s u . paris - 19 ##96"
     # After [CLS]: the, nile, u and paris.
     assert row.positions.tolist() == [1, 2, 4, 6]
     assert row.words.tolist() == [0, 1, 2, 3]
-    assert _shapes(row) == [
-        "capitalized",
-        "upper",
-        "upper",
-        "capital",
-        "symbol",
-        "capitalized",
-        "symbol",
-        "digits",
-        "digits",
-    ]
+    assert _shapes(row) == (
+        "capitalized upper upper capital symbol capitalized symbol digits digits"
+    )
 
 
 def test_words_without_a_wordpiece_of_their_own():
@@ -77,14 +59,14 @@ def test_words_without_a_wordpiece_of_their_own():
     rows = encoder.encode([text, "\u200b"], [[0, 4, 6, 7, 9], [0]])
     (row,) = rows
     assert row.sentence == 0
-    assert _pieces(row) == ["the", "€", "##5", "nile"]
+    assert _pieces(row) == "the € ##5 nile"
     assert row.words.tolist() == [0, 2, 3, 4]
     assert row.positions.tolist() == [1, 2, 3, 4]
     # Parted in one word only: the second is no word of its own.
     (row,) = encoder.encode(["[UNK]s"], [[0, 1]])
     assert row.words.tolist() == [0, 1]
     (row,) = encoder.encode(["xxxxx nile"], [[0, 2, 6]])
-    assert _pieces(row) == ["[UNK]", "nile"]
+    assert _pieces(row) == "[UNK] nile"
     assert row.words.tolist() == [0, 2]
     assert row.positions.tolist() == [1, 2]
 
@@ -105,9 +87,8 @@ def test_a_long_sentence_becomes_several_rows():
     words = ("the", "Niles", "flow", "the", "Niles", "flow", "u")
     rows = encoder.encode_words([("u",), words])
     assert [row.sentence for row in rows] == [0, 1, 1]
-    assert [_pieces(row) for row in rows[1:]] == [
-        ["the", "nile", "##s", "flow", "the", "nile"],
-        ["##s", "flow", "u"],
+    assert [*map(_pieces, rows[1:])] == [
+        *("the nile ##s flow the nile", "##s flow u")
     ]
     # Each word once, in the row of its first wordpiece.
     assert [row.words.tolist() for row in rows[1:]] == [[0, 1, 2, 3, 4], [5, 6]]

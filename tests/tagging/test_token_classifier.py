@@ -78,20 +78,6 @@ def test_shapes_are_seen_by_the_words_around(model_dir, batch):
     assert moved[0].all() and not moved[1].any()
 
 
-def test_padding_changes_nothing(model_dir, batch):
-    tagger = _tagger(model_dir)
-    _randomize(tagger.model)
-    longer = {
-        name: np.pad(array, [[0, 1], [0, 3]]) for name, array in batch.items()
-    }
-    longer["padding_mask"][2, 0] = 1
-    found = tagger.model.predict_on_batch(longer)
-    assert np.isfinite(found).all()
-    expected = tagger.model.predict_on_batch(batch)
-    shown = batch["padding_mask"].astype(bool)
-    np.testing.assert_allclose(found[:2, :6][shown], expected[shown], atol=1e-5)
-
-
 def test_the_loss_against_numpy():
     random = np.random.default_rng(0)
     logits = random.normal(scale=3.0, size=(3, 5, 4))

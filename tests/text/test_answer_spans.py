@@ -31,10 +31,7 @@ CODES = [
     ("the U.S. in C++ and std::vector", ["U.S", "C++", "std::vector"]),
     ("it costs $5,000.", ["$5,000"]),
     # Ordinary words are not glued together.
-    (
-        "1990-1995 Smith's (1984) Paris, and/or Rolls-Royce-",
-        ["1990", "1995"],
-    ),
+    ("1990-1995 Smith's (1984) Paris, and/or Rolls-Royce-", ["1990", "1995"]),
     ("Genève—Paris “London”, New York-based", []),
     ("one,two;three", []),
 ]

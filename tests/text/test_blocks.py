@@ -37,10 +37,7 @@ def test_a_sentence_joins_while_the_budget_lasts(tokenizer):
 
     # 3 + 1 + 5 + 6 + 5 = 20 wordpieces with the title "river".
     assert texts(split(tokenizer, text, 20)) == [text]
-    assert texts(split(tokenizer, text, 19)) == [
-        f"{FIRST} {SECOND}",
-        THIRD,
-    ]
+    assert texts(split(tokenizer, text, 19)) == [f"{FIRST} {SECOND}", THIRD]
     assert texts(split(tokenizer, text, 14)) == [FIRST, SECOND, THIRD]
 
 

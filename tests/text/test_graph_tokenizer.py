@@ -66,11 +66,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return [
-        *SPECIAL,
-        *KNOWN,
-        *(f"##{character}" for character in KNOWN),
-    ]
+    return [*SPECIAL, *KNOWN, *(f"##{character}" for character in KNOWN)]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])

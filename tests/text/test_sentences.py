@@ -38,10 +38,7 @@ def test_spans_are_code_points_without_the_space_around():
 
 def test_a_line_break_ends_a_sentence():
     assert split("The first line\nthe second\r\nthe third\u2028end") == [
-        "The first line",
-        "the second",
-        "the third",
-        "end",
+        *("The first line", "the second", "the third", "end")
     ]
 
 

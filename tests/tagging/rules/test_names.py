@@ -10,25 +10,12 @@ def _found(text, taken=()):
 @pytest.mark.parametrize(
     "name",
     [
-        "Rome",
-        "Museum of Arts and Crafts",
-        "Trinidad and Tobago",
-        "AT&T",
-        "Hadrian's Wall",
-        "Vincent van Gogh",
-        "van Gogh",
-        "Muḥammad ibn Mūsā al-Khwārizmī",
-        "Alexander the Great",
-        "Charles I of Spain",
-        "Martin Luther King Jr.",
-        "J. R. R. Tolkien",
-        "O'Brien",
-        "Kim Jong-un",
-        "St. Petersburg",
-        "U.S. Supreme Court",
-        "Vostok 5",
-        "Лев Толстой",
-        "7th Cavalry",
+        *("Rome", "Museum of Arts and Crafts", "Trinidad and Tobago", "AT&T"),
+        *("Hadrian's Wall", "Vincent van Gogh", "van Gogh"),
+        *("Muḥammad ibn Mūsā al-Khwārizmī", "Alexander the Great"),
+        *("Charles I of Spain", "Martin Luther King Jr.", "J. R. R. Tolkien"),
+        *("O'Brien", "Kim Jong-un", "St. Petersburg", "U.S. Supreme Court"),
+        *("Vostok 5", "Лев Толстой", "7th Cavalry"),
     ],
 )
 def test_a_name_is_found_whole(name):
@@ -65,16 +52,10 @@ def test_names_of_a_sentence(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "Nothing is here.",
-        "However, it rained.",
-        "Water is wet.",
-        "Iron, a metal, rusts.",
-        "Elephants were hunted.",
-        "the élite and the école.",
-        "so I went, and A too.",
-        "the tiger (Panthera tigris) sleeps.",
-        "東京 العربية ١٢٣",
+        *("", "Nothing is here.", "However, it rained.", "Water is wet."),
+        *("Iron, a metal, rusts.", "Elephants were hunted."),
+        *("the élite and the école.", "so I went, and A too."),
+        *("the tiger (Panthera tigris) sleeps.", "東京 العربية ١٢٣"),
     ],
 )
 def test_no_name(text):
