@@ -56,9 +56,7 @@ def test_the_pages_of_products_answer_their_questions(folder):
     assert all((where / each["document"]).exists() for where, each in missed)
 
 
-def test_only_regular_files_below_the_folder_are_unpacked(
-    tmp_path, monkeypatch
-):
+def test_only_regular_files_below_a_folder_are_unpacked(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("x")
     (tmp_path / "link").symlink_to("text")
     archive_path = tmp_path / "archive.tar.xz"

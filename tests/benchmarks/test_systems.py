@@ -197,9 +197,7 @@ def _collect(root, suite, numbers):
     for step in given.steps.graph.steps:
         result = step.operation.result
         stage_directories.write(
-            result.path,
-            kind=result.kind,
-            files=written.get(result, ()),
+            result.path, kind=result.kind, files=written.get(result, ())
         )
     return systems.collect(given, cells)
 
@@ -207,16 +205,12 @@ def _collect(root, suite, numbers):
 def test_means_and_ranges_over_seeds(tmp_path):
     results = _collect(tmp_path, "table2", TABLE_2)
     summary = results["summary"]["nq"]
-    assert summary["realm"]["exact_match"] == {
-        "mean": 0.625,
-        "low": 0.5,
-        "high": 0.75,
-    }
-    assert summary["stale_30x"]["zero_shot_answer_recall@5"] == {
-        "mean": 0.375,
-        "low": 0.25,
-        "high": 0.5,
-    }
+    assert summary["realm"]["exact_match"] == dict(
+        mean=0.625, low=0.5, high=0.75
+    )
+    assert summary["stale_30x"]["zero_shot_answer_recall@5"] == dict(
+        mean=0.375, low=0.25, high=0.5
+    )
     metrics = results["systems"]["orqa"]["1"]["nq"]
     assert metrics["exact_match"] == 0.25
 
@@ -238,11 +232,9 @@ def test_intervals_are_over_questions(tmp_path):
     assert found["low"] == pytest.approx(low, abs=0.02)
     assert found["high"] == pytest.approx(high, abs=0.02)
     # All questions answered: nothing varies.
-    assert results["summary"]["nq"]["realm"]["exact_match"] == {
-        "mean": 1.0,
-        "low": 1.0,
-        "high": 1.0,
-    }
+    assert results["summary"]["nq"]["realm"]["exact_match"] == dict(
+        mean=1.0, low=1.0, high=1.0
+    )
     assert results["differences"]["nq"].keys() == {"start"}
     found = results["differences"]["nq"]["start"]["exact_match"]
     assert found == bootstrap.paired_difference(values, np.ones(60))
@@ -250,11 +242,7 @@ def test_intervals_are_over_questions(tmp_path):
 
 @pytest.fixture(scope="module")
 def world(
-    tmp_path_factory,
-    vocabulary_path,
-    blocks_dir,
-    annotated_dir,
-    questions_path,
+    tmp_path_factory, vocabulary_path, blocks_dir, annotated_dir, questions_path
 ):
     """A random model of one layer, blocks, corpus, questions."""
     root = tmp_path_factory.mktemp("systems")

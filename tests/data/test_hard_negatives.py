@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from example_epochs import examples_of
 
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
@@ -18,11 +19,8 @@ EVIDENCE = {"evidence": {"title": "T", "sentence": "S."}}
 
 
 def _has_answer(text, question):
-    """For answers of one word, or patterns."""
-    if question.answer_type == "regex":
-        return any(re.search(a, text, re.I) for a in question.answers)
-    words = re.findall(r"\w+", text.lower())
-    return any(answer.lower() in words for answer in question.answers)
+    finder = AnswerFinder([text])
+    return finder.contains(0, question.answers, question.answer_type)
 
 
 # === choose_blocks ===
@@ -147,17 +145,9 @@ def _make(world, questions, **arguments):
     )
 
 
-def _epoch(examples, epoch):
-    return [
-        example
-        for step in range(examples.steps_per_epoch)
-        for example in examples.examples(epoch, step)
-    ]
-
-
 def test_an_epoch_has_each_question_once_with_its_blocks(world, questions):
     examples = _make(world, questions, drop_remainder=False)
-    found = _epoch(examples, 0)
+    found = examples_of(examples, 0)
     assert sorted(number for number, _ in found) == list(range(23))
     for number, (positive, *negatives) in found:
         question = questions[number]

@@ -52,9 +52,7 @@ CRITICAL = {2: 13.82, 4: 18.47, 6: 22.46, 9: 27.88, 11: 31.26, 14: 36.12}
 
 @pytest.mark.parametrize("mode", masked_queries.MODES)
 @pytest.mark.parametrize("max_query_length", [12, 96])
-def test_an_example_is_its_sentence_masked(
-    passage, letters, mode, max_query_length
-):
+def test_an_example_is_masked(passage, letters, mode, max_query_length):
     passage.token_ids.flags.writeable = False
     masker = _masker(letters, mode, max_query_length=max_query_length)
     sentences = [

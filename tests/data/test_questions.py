@@ -18,18 +18,6 @@ def _file(tmp_path, *lines):
 GOOD = '{"question": "who?", "answer": ["Ada"]}'
 
 
-def test_a_file_of_questions(questions_path):
-    questions = question_files.read_questions(questions_path)
-    assert len(questions) == 8
-    assert questions[0] == Question("Where was Ada?", ("London",))
-    assert questions[4] == Question(
-        "When was the fire in the city?", ("16\\d\\d",), "regex"
-    )
-    assert questions[5].answers == ("the Moon", "London")
-    # "answers" is taken, too.
-    assert questions[7].answers == ("The Tiber",)
-
-
 def test_lines_are_kept_whole(tmp_path):
     line = {
         "id": 17,

@@ -104,10 +104,7 @@ def test_the_page_shows_the_numbers(tmp_path):
     assert sum(int(row[1]) for row in words[1:]) == 120
     # One of candidates an example, and the parameters.
     assert len(rest) == len(report.choose_examples(lines)) + 1
-    assert rest[-1][1:] == [
-        ["retriever", "realm"],
-        ["num reader blocks", "5"],
-    ]
+    assert rest[-1][1:] == [["retriever", "realm"], ["num reader blocks", "5"]]
 
 
 def test_the_page_shows_examples_with_their_evidence(tmp_path):
@@ -131,18 +128,12 @@ def test_the_page_shows_examples_with_their_evidence(tmp_path):
         is_right = bool(line["exact_match"])
         assert table[1:] == [
             [
-                "0.7500",
-                f"{block} (above)",
-                line["prediction"],
-                "right" if is_right else "",
-                "1.00",
+                *("0.7500", f"{block} (above)", line["prediction"]),
+                *("right" if is_right else "", "1.00"),
             ],
             [
-                "0.2500",
-                f"{block + 1}",
-                "other",
-                "" if is_right else "right",
-                "0.00",
+                *("0.2500", f"{block + 1}", "other"),
+                *("" if is_right else "right", "0.00"),
             ],
         ]
     links = [each["href"] for each in found.attributes["a"]]
@@ -192,10 +183,7 @@ def test_what_came_from_elsewhere_is_text(tmp_path):
     assert len(found.texts["article"]) == 6
     links = [each["href"] for each in found.attributes["a"]]
     assert sorted(links) == sorted(
-        [
-            f'https://example.org/"{SHOWN}',
-            *(line["url"] for line in lines[2:]),
-        ]
+        [f'https://example.org/"{SHOWN}', *(line["url"] for line in lines[2:])]
     )
 
 

@@ -58,6 +58,10 @@ def _encoder(goldens):
     return encoder
 
 
+def _set(layer, goldens, name):
+    layer.set_weights([goldens[f"{name}.weight"].T, goldens[f"{name}.bias"]])
+
+
 @pytest.fixture(scope="module")
 def reader(reader_goldens):
     reader = Reader(_encoder(reader_goldens), span_hidden_dim=32)
@@ -67,9 +71,7 @@ def reader(reader_goldens):
         (scorer.layer_norm, "layer_normalization"),
         (scorer.score, "dense_output"),
     ):
-        weight = reader_goldens[f"qa_outputs.{name}.weight"]
-        bias = reader_goldens[f"qa_outputs.{name}.bias"]
-        layer.set_weights([weight.T, bias])
+        _set(layer, reader_goldens, f"qa_outputs.{name}")
     return reader
 
 
@@ -80,9 +82,7 @@ def embedder(open_qa_goldens):
         ("projection", "dense"),
         ("projection_layer_norm", "LayerNorm"),
     ):
-        weight = open_qa_goldens[f"cls.{name}.weight"]
-        bias = open_qa_goldens[f"cls.{name}.bias"]
-        embedder.get_layer(layer).set_weights([weight.T, bias])
+        _set(embedder.get_layer(layer), open_qa_goldens, f"cls.{name}")
     return embedder
 
 

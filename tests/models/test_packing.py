@@ -11,43 +11,6 @@ CLS = 2
 SEP = 3
 
 
-def _join(query, body):
-    return [*query, *body, SEP]
-
-
-def test_join_bert_leaves_no_gap():
-    # The last is the null block.
-    queries = [[2, 11, 12, 3], [2, 13, 3], [2, 14, 3]]
-    bodies = [[21, 22], [23, 24, 25], []]
-    query_ids = np.array(
-        [[2, 11, 12, 3, 0], [2, 13, 3, 0, 0], [2, 14, 3, 0, 0]]
-    )
-    joined = packing.join_bert(
-        query_ids,
-        (query_ids > 0).astype(int),
-        np.array([[21, 22, 0], [23, 24, 25], [0, 0, 0]]),
-        np.array([2, 3, 0]),
-        sep_id=SEP,
-    )
-    for row, (query, body) in enumerate(zip(queries, bodies, strict=True)):
-        expected = _join(query, body)
-        padding = [0] * (9 - len(expected))
-        assert np.asarray(joined["token_ids"])[row].tolist() == (
-            expected + padding
-        )
-        assert np.asarray(joined["segment_ids"])[row].tolist() == (
-            [0] * len(query) + [1] * (len(body) + 1) + padding
-        )
-        assert np.asarray(joined["padding_mask"])[row].tolist() == (
-            [1] * len(expected) + padding
-        )
-        assert np.asarray(packing.block_positions(joined))[row].tolist() == (
-            [-1] * len(query)
-            + list(range(len(body)))
-            + [-1] * (9 - len(query) - len(body))
-        )
-
-
 def test_trim_cuts_to_the_longest_row():
     joined = packing.join_bert(
         np.array([[2, 11, 3, 0, 0]]),

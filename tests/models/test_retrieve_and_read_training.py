@@ -4,27 +4,14 @@ import keras
 import numpy as np
 import open_qa_oracle as oracle
 import pytest
+import training_runs
 
 JIT = keras.backend.backend() == "jax"
 
 
-def _paths(part):
-    return [v.path for v in part.variables if "seed_generator" not in v.path]
-
-
-def _values(part):
-    return [
-        np.asarray(v).copy()
-        for v in part.variables
-        if "seed_generator" not in v.path
-    ]
-
-
 def _moved(before, part):
-    return [
-        float(np.abs(b - a).max())
-        for b, a in zip(before, _values(part), strict=True)
-    ]
+    after = training_runs.values(part)
+    return {path: np.abs(after[path] - v).max() for path, v in before.items()}
 
 
 def test_losses_and_metrics(model, answers, expected):
@@ -69,7 +56,7 @@ def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):
         "index": model.index,
         "table": model.block_table,
     }
-    before = {name: _values(part) for name, part in parts.items()}
+    before = {name: training_runs.values(part) for name, part in parts.items()}
     # One step of rate 1 subtracts the gradient.
     model.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=JIT)
     loss_before = oracle.loss(model, answers)
@@ -77,7 +64,7 @@ def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):
     assert metrics["loss"] == pytest.approx(loss_before, abs=1e-5)
     moved = {name: _moved(before[name], part) for name, part in parts.items()}
     for name in ("block", "index", "table"):
-        assert set(moved[name]) == {0.0}, name
+        assert not any(moved[name].values()), name
     # A softmax does not feel the same amount added to all: the keys' and the
     # score's bias and the shift before it. Nothing reads the reader's pooler.
     for name, still in (
@@ -92,37 +79,13 @@ def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):
             },
         ),
     ):
-        for path, distance in zip(
-            _paths(parts[name]), moved[name], strict=True
-        ):
+        for path, distance in moved[name].items():
             if not any(part in path for part in still):
                 assert distance > 1e-6, path
 
 
-def test_without_the_reader_the_retrievers_loss_is_all(
-    make_model, answers, expected
-):
-    model = make_model(train_reader=False)
-    parts = model.open_qa.query_embedder, model.open_qa.reader
-    before = [_values(part) for part in parts]
-    model.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=JIT)
-    metrics = model.train_on_batch(oracle.batch(answers), return_dict=True)
-    wanted = np.mean([row["retriever_loss"] for row in expected])
-    assert metrics["loss"] == pytest.approx(wanted, abs=1e-5)
-    assert metrics["retriever_loss"] == pytest.approx(wanted, abs=1e-5)
-    assert not metrics.keys() & {"reader_loss", "span_accuracy"}
-    query, reader = (
-        max(_moved(values, part))
-        for values, part in zip(before, parts, strict=True)
-    )
-    assert query > 0 == reader
-    # It answers as it does.
-    outputs = model(oracle.batch(answers))
-    assert outputs["span_scores"].shape[1] == oracle.NUM_READ
-
-
 @pytest.mark.parametrize("num_read", [1, oracle.NUM_READ])
-def test_an_answer_is_read_in_the_last_place(
+def test_an_answer_is_read_in_last_place(
     make_model, answers, expected, num_read
 ):
     model = make_model(read_an_answer=True, num_reader_blocks=num_read)
@@ -153,15 +116,10 @@ def test_an_answer_is_read_in_the_last_place(
 
 
 def _with_gold(answers, gold_ids):
-    return {
-        **oracle.batch(answers),
-        "gold_ids": np.array(gold_ids, "int32"),
-    }
+    return {**oracle.batch(answers), "gold_ids": np.array(gold_ids, "int32")}
 
 
-def test_the_gold_block_is_read_in_the_last_place(
-    make_model, answers, expected
-):
+def test_the_gold_block_is_read_in_last_place(make_model, answers, expected):
     model = make_model(read_an_answer=True, gold="read", num_reader_blocks=2)
     # The fourth candidate of the first question, the first of the second;
     # of the others no gold block is known, or it is no candidate.
@@ -182,9 +140,7 @@ def test_the_gold_block_is_read_in_the_last_place(
     )
 
 
-def test_an_answer_outside_of_the_gold_block_does_not_count(
-    make_model, answers
-):
+def test_an_answer_outside_the_gold_block_does_not_count(make_model, answers):
     model = make_model(gold="only")
     plain = oracle.to_numpy(model(oracle.batch(answers), training=True))
     # (b, r)

@@ -12,16 +12,12 @@ import pathlib
 import re
 
 import pytest
+from corpus_words import write_vocabulary
 
 from realm_tf import quickstart
 from realm_tf.articles import readers
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
-from realm_tf.text.tokenizer import CLS
-from realm_tf.text.tokenizer import MASK
-from realm_tf.text.tokenizer import PAD
-from realm_tf.text.tokenizer import SEP
-from realm_tf.text.tokenizer import UNK
 from realm_tf.training.training_log import read_log
 
 nbclient = pytest.importorskip("nbclient", reason="pip install .[notebook]")
@@ -74,17 +70,10 @@ def _corpus(directory):
 
 def _initial(directory, corpus):
     """Of a random model that knows the corpus's words."""
-    words = set()
-    for page in readers.read_pages(corpus):
-        words.update(re.findall(r"[a-z]+|\d", page.text.lower()))
-    vocabulary = directory / "vocab.txt"
-    vocabulary.write_text(
-        "\n".join([PAD, UNK, CLS, SEP, MASK, *sorted(words)]), encoding="utf-8"
-    )
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8}
     return {
         "from_": "random",
-        "vocab": str(vocabulary),
+        "vocab": write_vocabulary(directory, corpus),
         "intermediate_dim": 16,
         "projection_dim": 8,
         **sizes,

@@ -4,11 +4,9 @@ import os
 import numpy as np
 import pytest
 
-from realm_tf.configs.dpr import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.operations.fine_tune import FineTune
 
-TINY = RECIPES["dpr_tiny"].lengths
 # Of the questions of the tiny world.
 COUNTS = {
     "questions": 8,
@@ -47,10 +45,7 @@ def _train(world, output, *changes, **given):
         for name in ("model", "blocks", "questions")
     } | given
     operation = FineTune(
-        recipe="dpr_tiny",
-        set=changes,
-        output=str(output),
-        **arguments,
+        recipe="dpr_tiny", set=changes, output=str(output), **arguments
     )
     return operation.run(verbose=0).metadata
 
@@ -74,9 +69,7 @@ def test_without_dev_it_learns_its_questions(world, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_files_are_mixed_and_what_is_dropped_is_told(
-    world, tmp_path, capsys
-):
+def test_files_are_mixed_and_what_is_dropped_is_told(world, tmp_path, capsys):
     more = [
         # Its evidence holds the answer, but is no block that BM25 puts first.
         {

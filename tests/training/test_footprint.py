@@ -76,14 +76,8 @@ def test_an_h100_held_as_much(batch_size, checkpointing, gigabytes):
 _XLA = """
     import json, sys
     import jax, keras, numpy as np
-    from jax.sharding import NamedSharding, PartitionSpec
-    from realm_tf.models.bert_encoder import BertEncoder
-    from realm_tf.models.block_table import BlockTable
-    from realm_tf.models.embedder import Embedder
-    from realm_tf.models.knowledge_augmented_encoder import (
-        KnowledgeAugmentedEncoder,
-    )
-    from realm_tf.models.realm import RealmModel
+    from realm_tf.models import bert_encoder, block_table, embedder, realm
+    from realm_tf.models import knowledge_augmented_encoder as knowledge
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.training import devices
 
@@ -92,31 +86,19 @@ _XLA = """
     def ids(*shape):
         return np.random.default_rng(0).integers(5, 100, shape)
 
-    def encoder():
-        return BertEncoder(**sizes)
-
     with devices.use_all(batch_size):
-        tower = Embedder(encoder())
+        tower = embedder.Embedder(bert_encoder.BertEncoder(**sizes))
+        reader = bert_encoder.BertEncoder(**sizes)
+        rows = np.full((num_blocks, 64), sizes["vocabulary_size"] - 1)
         lengths = np.full(num_blocks, 3)
-        model = RealmModel(
-            tower,
-            tower,
-            KnowledgeAugmentedEncoder(encoder()),
-            BruteForce(
-                np.zeros((num_blocks, 128), "float32"), rows_per_block=65_536
+        zeros = np.zeros((num_blocks, 128), "float32")
+        model = realm.RealmModel(
+            tower, tower, knowledge.KnowledgeAugmentedEncoder(reader),
+            BruteForce(zeros, rows_per_block=65_536),
+            block_table.BlockTable(
+                rows, lengths, title_ids=rows, title_lengths=lengths
             ),
-            BlockTable(
-                np.full((num_blocks, 64), sizes["vocabulary_size"] - 1),
-                lengths,
-                title_ids=np.full(
-                    (num_blocks, 64), sizes["vocabulary_size"] - 1
-                ),
-                title_lengths=lengths,
-            ),
-            cls_id=2,
-            sep_id=3,
-            max_block_length=64,
-            max_joint_length=104,
+            cls_id=2, sep_id=3, max_block_length=64, max_joint_length=104,
         )
         model.compile(keras.optimizers.AdamW(1e-4))
         model.optimizer.build(model.trainable_variables)
@@ -132,44 +114,24 @@ _XLA = """
         batch = {name: rows.astype("int32") for name, rows in batch.items()}
         model.fit(batch, batch_size=batch_size, verbose=0)
         mesh = keras.distribution.distribution().device_mesh.backend_mesh
-        rows = NamedSharding(mesh, PartitionSpec("batch"))
-        batch = jax.device_put(batch, rows)
-        state = (
-            [variable.value for variable in variables]
-            for variables in (
-                model.trainable_variables,
-                model.non_trainable_variables,
-                model.optimizer.variables,
-                model.metrics_variables,
-            )
-        )
-        step = jax.jit(model.train_step).lower(
-            tuple(state), (batch, None, None)
-        )
+        part = jax.sharding.PartitionSpec("batch")
+        batch = jax.device_put(batch, jax.sharding.NamedSharding(mesh, part))
+        parts = (model.trainable_variables, model.non_trainable_variables)
+        parts += (model.optimizer.variables, model.metrics_variables)
+        state = tuple([each.value for each in part] for part in parts)
+        step = jax.jit(model.train_step).lower(state, (batch, None, None))
         compiled = step.compile()
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
-    print(
-        json.dumps(
-            [
-                memory.argument_size_in_bytes,
-                memory.temp_size_in_bytes,
-                costs["flops"],
-            ]
-        )
-    )
+    bytes = memory.argument_size_in_bytes, memory.temp_size_in_bytes
+    print(json.dumps([*bytes, costs["flops"]]))
 """
 
 
 @pytest.mark.slow
 def test_xla_needs_as_much():
     """A step on eight devices that share 400,000 blocks."""
-    sizes = {
-        "num_layers": 2,
-        "hidden_dim": 128,
-        "num_heads": 2,
-        "intermediate_dim": 512,
-        "vocabulary_size": 2000,
-    }
+    sizes = {"hidden_dim": 128, "intermediate_dim": 512}
+    sizes = {**_SMALL, **sizes, "vocabulary_size": 2000}
     recipe = pretrain.RECIPES["paper"].replace(
         batch_size=64,
         max_query_length=40,
