@@ -6,15 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from apache_beam.options.pipeline_options import PipelineOptions
-
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.beam_pipelines import resumable
-from realm_tf.beam_pipelines.execution import ShardStep
-from realm_tf.beam_pipelines.execution import run_on_shards
+from realm_tf.beam_pipelines.engine import run_on_shards
+from realm_tf.beam_pipelines.steps import ShardStep
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.text.blocks import is_overlong
@@ -46,7 +44,7 @@ def write_passages(
     *,
     tagger: dict,
     has_block_ids: bool,
-    options: PipelineOptions,
+    options=None,
 ) -> dict:
     """Writes the shards that a directory does not hold yet.
 
@@ -56,7 +54,7 @@ def write_passages(
         tagger: dict. Arguments of `taggers.make_tagger`.
         has_block_ids: bool. Whether the passages are blocks of the knowledge
             corpus.
-        options: `PipelineOptions`.
+        options: of `engine.given_options`. Defaults to `None`.
 
     Returns:
         dict: `counts`, `num_passages`, `shard_rows` and `fingerprint`.
@@ -118,7 +116,7 @@ class AnnotateShard(ShardStep):
     tagger: dict
     has_block_ids: bool
 
-    def load(self):
+    def load(self, share):
         self._tagger = taggers.make_tagger(**self.tagger)
 
     def make(self, shard):

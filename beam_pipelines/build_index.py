@@ -10,9 +10,7 @@ import dataclasses
 import json
 import os
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts.objects import EMBEDDINGS
@@ -21,7 +19,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import resumable
-from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines import steps
 from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
@@ -37,7 +35,7 @@ def build(
     embeddings: Embeddings,
     directory: str,
     parameters: dict,
-    options: PipelineOptions,
+    options=None,
 ) -> tuple[float, int]:
     """Writes an index's files and measures its recall.
 
@@ -45,7 +43,8 @@ def build(
         embeddings: `Embeddings`.
         directory: str. Index directory that is being written.
         parameters: dict. `kind`, and the arguments of `build` of that kind.
-        options: `PipelineOptions`.
+        options: of `engine.given_options`. Defaults to `None`: in this
+            process, without an engine.
 
     Returns:
         `(recall, num_queries)`: recall@5 against exact search, and how many
@@ -57,23 +56,35 @@ def build(
     step = BuildIndex(
         embeddings=embeddings, directory=directory, parameters=parameters
     )
-    run_pipeline(
-        lambda pipeline: (
-            pipeline
-            | "Start" >> beam.Create([None])
-            | "Build index" >> beam.ParDo(step)
-        ),
-        options,
-        directory,
-    )
+    if options is None:
+        steps.run_here(step, [None])
+        resumable.raise_error(directory)
+    else:
+        _run_pipeline(step, options)
     path = os.path.join(directory, _RECALL)
     found = json.loads(Path(path).read_text())
     remove(path)
     return tuple(found)
 
 
+def _run_pipeline(step, options):
+    import apache_beam as beam
+
+    from realm_tf.beam_pipelines import execution
+
+    execution.run_pipeline(
+        lambda pipeline: (
+            pipeline
+            | "Start" >> beam.Create([None])
+            | "Build index" >> beam.ParDo(execution.DoStep(step))
+        ),
+        options,
+        step.directory,
+    )
+
+
 @dataclasses.dataclass(eq=False, kw_only=True)
-class BuildIndex(beam.DoFn):
+class BuildIndex(steps.Step):
     """Writes the files of the index, and what `build` returns.
 
     Args:

@@ -1,12 +1,9 @@
 """The pipeline of `realm chunk`: articles -> parts -> numbered shards."""
 
+import collections
+import functools
 import json
 import os
-
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import AsDict
-from apache_beam.pvalue import AsList
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
@@ -17,13 +14,16 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import sources
+from realm_tf.beam_pipelines import steps
 from realm_tf.beam_pipelines import transforms
-from realm_tf.beam_pipelines.execution import num_local_workers
-from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.errors import InputError
 
 # About 15 MB a shard at 288 wordpieces (our choice): shards are also what
 # workers share.
 BLOCKS_PER_SHARD = 10_000
+# Of all inputs, in bytes: so much is about one shard, and needs no engine (our
+# choice).
+MOST_WITHOUT_ENGINE = 1 << 24
 
 _PARTS, _COUNTS = "parts-", "counts.json"
 
@@ -32,7 +32,7 @@ def write_blocks(
     stage: Stage,
     inputs: list[sources.Source],
     *,
-    options: PipelineOptions,
+    options=None,
     **reading,
 ) -> dict:
     """Writes the shards that no interrupted run has written.
@@ -40,7 +40,7 @@ def write_blocks(
     Args:
         stage: `Stage`. Removed again if the input holds a mistake.
         inputs: list of `Source`. See `sources.find`.
-        options: `PipelineOptions`.
+        options: of `engine.given_options`. Defaults to `None`.
         **reading: further arguments of `transforms.ChunkPages`.
 
     Returns:
@@ -50,16 +50,14 @@ def write_blocks(
         InputError: if a worker found a mistake, or there is no block.
     """
     with resumable.nothing_left_of_a_mistake(stage):
+        resumable.clean(stage.directory)
         directory = _prepare(stage, inputs)
         chunk_pages = transforms.ChunkPages(directory=directory, **reading)
-        elements = sources.make_sources(inputs, num_local_workers(options))
-        run_pipeline(
-            lambda pipeline: _build(
-                pipeline, elements, chunk_pages, stage.directory
-            ),
-            options,
-            directory,
-        )
+        size = sum(pages.file_state(source.path)[1] for source in inputs)
+        if options is None and size <= MOST_WITHOUT_ENGINE:
+            _run_here(inputs, chunk_pages, stage.directory)
+        else:
+            _run_pipeline(inputs, chunk_pages, stage.directory, options)
         written = sorted(Path(stage.directory).glob(f"{shards.PREFIX}-*"))
         metadata = shards.metadata(
             resumable.merge_summaries(map(str, written)),
@@ -91,29 +89,93 @@ def _prepare(stage, inputs):
     return directory
 
 
-def _build(pipeline, elements, chunk_pages, output):
+def _later_steps(inputs, chunk_pages, output):
+    """The steps after `chunk_pages`, see `transforms`."""
     directory = chunk_pages.directory
     keep_first = transforms.KeepFirst(
         directory=directory,
-        paths={source.file_number: source.path for source in elements},
+        paths={source.file_number: source.path for source in inputs},
     )
     write = shards.WriteBlocks(
         directory=directory,
         packing=chunk_pages.packing,
         unknown_id=chunk_pages.tokenizer.unk_id,
     )
+    plan = functools.partial(
+        shards.plan_shards,
+        output=output,
+        directory=directory,
+        blocks_per_shard=BLOCKS_PER_SHARD,
+    )
+    return keep_first, plan, write
+
+
+def _run_here(inputs, chunk_pages, output):
+    """Takes the steps of `_run_pipeline` one after the other."""
+    directory = chunk_pages.directory
+    resumable.clean(directory)
+    keep_first, plan, write = _later_steps(inputs, chunk_pages, output)
+    chunked, counted = steps.run_here(chunk_pages, inputs)
+    buckets = collections.defaultdict(list)
+    for bucket, rows in chunked:
+        buckets[bucket].append(rows)
+    kept, found = steps.run_here(keep_first, buckets.items())
+    counts, num_blocks = collections.Counter(), collections.Counter()
+    for name, amount in counted["counts"] + found["counts"]:
+        counts[name] += amount
+    for part, number in kept:
+        num_blocks[part] += number
+    _write_json(counts, os.path.join(directory, _COUNTS))
+    steps.run_here(write, plan(None, num_blocks, found["dropped"]))
+    resumable.raise_error(directory)
+
+
+def _run_pipeline(inputs, chunk_pages, output, options):
+    from realm_tf.beam_pipelines import execution
+
+    options = options or execution.pipeline_options()
+    if execution.is_on_dask(options):
+        raise InputError(
+            "chunk cannot run on Dask, whose runner drops what a step gives "
+            "beside its rows: leave --runner out or name another one. What "
+            "comes after (annotate, embed, index) can."
+        )
+    elements = sources.make_sources(
+        inputs, execution.num_local_workers(options)
+    )
+    execution.run_pipeline(
+        lambda pipeline: _build(
+            pipeline,
+            elements,
+            chunk_pages,
+            *_later_steps(inputs, chunk_pages, output),
+        ),
+        options,
+        chunk_pages.directory,
+    )
+
+
+def _build(pipeline, elements, chunk_pages, keep_first, plan, write):
+    import apache_beam as beam
+    from apache_beam.pvalue import AsDict
+    from apache_beam.pvalue import AsList
+
+    from realm_tf.beam_pipelines.execution import DoStep
+
     chunked = (
         pipeline
         | "Files" >> beam.Create(elements)
         | "Share files" >> beam.Reshuffle()
         | "Chunk pages"
-        >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
+        >> beam.ParDo(DoStep(chunk_pages)).with_outputs("counts", main="pages")
     )
     found = (
         chunked.pages
         | "Group by id" >> beam.GroupByKey()
         | "Keep first"
-        >> beam.ParDo(keep_first).with_outputs("counts", "dropped", main="kept")
+        >> beam.ParDo(DoStep(keep_first)).with_outputs(
+            "counts", "dropped", main="kept"
+        )
     )
     counts = (
         (chunked.counts, found.counts)
@@ -121,7 +183,7 @@ def _build(pipeline, elements, chunk_pages, output):
         | "Count pages" >> beam.CombinePerKey(sum)
         | "Join counts" >> beam.combiners.ToDict()
         | "Write counts"
-        >> beam.Map(_write_json, os.path.join(directory, _COUNTS))
+        >> beam.Map(_write_json, os.path.join(chunk_pages.directory, _COUNTS))
     )
     num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
     written = (
@@ -129,15 +191,13 @@ def _build(pipeline, elements, chunk_pages, output):
         | "Start" >> beam.Create([None])
         | "Plan shards"
         >> beam.FlatMap(
-            shards.plan_shards,
+            # Beam counts the arguments of plain functions alone.
+            lambda start, *of_pages: plan(start, *of_pages),
             AsDict(num_blocks),
             AsList(found.dropped),
-            output=output,
-            directory=directory,
-            blocks_per_shard=BLOCKS_PER_SHARD,
         )
         | "Share shards" >> beam.Reshuffle()
-        | "Write blocks" >> beam.ParDo(write)
+        | "Write blocks" >> beam.ParDo(DoStep(write))
     )
     return counts, written
 

@@ -5,15 +5,13 @@ import os
 import threading
 
 import numpy as np
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.utils.shared import Shared
 
 from realm_tf.artifacts.array_files import write_array
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.beam_pipelines import resumable
-from realm_tf.beam_pipelines.execution import ShardStep
-from realm_tf.beam_pipelines.execution import run_on_shards
+from realm_tf.beam_pipelines.engine import run_on_shards
+from realm_tf.beam_pipelines.steps import ShardStep
 
 
 def write_shards(
@@ -24,7 +22,7 @@ def write_shards(
     batch_size: int,
     rows_per_shard: int,
     precision: str,
-    options: PipelineOptions,
+    options=None,
 ) -> tuple[list[str], dict[str, int]]:
     """Computes the shards that a directory does not hold yet.
 
@@ -35,7 +33,7 @@ def write_shards(
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
         precision: str. See `model_directory.load`.
-        options: `PipelineOptions`.
+        options: of `engine.given_options`. Defaults to `None`.
 
     Returns:
         `(names, counts)`: names of all shards, and how many `shards` there
@@ -111,10 +109,9 @@ class EmbedShard(ShardStep):
     blocks: Blocks
     batch_size: int
     precision: str
-    shared: Shared = dataclasses.field(default_factory=Shared, init=False)
 
-    def load(self):
-        self._tower = self.shared.acquire(
+    def load(self, share):
+        self._tower = share(
             lambda: _Tower(self.model, self.blocks, self.precision)
         )
 

@@ -1,21 +1,24 @@
 """Running a Beam pipeline: its options, its mistakes."""
 
 import contextlib
-import dataclasses
 import io
 import logging
 import sys
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import ClassVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils import interactive_utils
+from apache_beam.utils.shared import Shared
 
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.steps import ShardStep
+from realm_tf.beam_pipelines.steps import Step
+from realm_tf.beam_pipelines.steps import Tagged
 from realm_tf.errors import InputError
 
 # Beam's default, DirectRunner, first tries to download Prism
@@ -107,7 +110,7 @@ def num_local_workers(options: PipelineOptions) -> int:
 
 def run_pipeline(
     build: Callable[[beam.Pipeline], object],
-    options: PipelineOptions,
+    options: PipelineOptions | None,
     directory: str,
 ) -> None:
     """Builds a pipeline and runs it to its end.
@@ -117,7 +120,7 @@ def run_pipeline(
 
     Args:
         build: callable. Applies the transforms to the pipeline it is given.
-        options: `PipelineOptions`.
+        options: `PipelineOptions`; `None` for the default.
         directory: str. Where workers report a mistake of the user; what a
             killed run was writing there is removed.
 
@@ -125,6 +128,7 @@ def run_pipeline(
         InputError: if a worker has reported one.
     """
     resumable.clean(directory)
+    options = options or pipeline_options()
     is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     if not is_local:
         logging.basicConfig(format="%(asctime)s %(message)s")
@@ -147,74 +151,47 @@ def run_pipeline(
         resumable.raise_error(directory)
 
 
-@dataclasses.dataclass(eq=False, kw_only=True)
-class ShardStep(beam.DoFn):
-    """A step on shards, which stops all once it has found a mistake.
-
-    A shard is one element, read, computed and written in one step. Rows that
-    are brought together again, with GroupByKey, would be a barrier: no shard
-    would be written before the last row is done (nothing to resume from), and
-    all of them would go through the runner's shuffle.
-
-    A subclass states `label` and `what` and implements `load`, called once a
-    worker, and `make`.
+class DoStep(beam.DoFn):
+    """A step of ours as Beam's.
 
     Args:
-        directory: str. The stage's.
-        progress: `ShardProgress`. Given by `run_on_shards`.
-
-    Attributes:
-        label: str. Name of the step: that of the command, capitalised.
-        what: str. What its rows are.
+        step: `Step`.
     """
 
-    label: ClassVar[str]
-    what: ClassVar[str]
-
-    directory: str
-    progress: resumable.ShardProgress | None = None
+    def __init__(self, step: Step):
+        self._step = step
+        self._shared = Shared()
 
     def setup(self):
-        with resumable.reporting(self.directory):
-            self.load()
+        self._step.setup(self._shared.acquire)
 
-    def process(self, shard):
-        if not resumable.has_error(self.directory):
-            with resumable.reporting(self.directory):
-                self.make(shard)
+    def process(self, element):
+        for each in self._step.process(element) or ():
+            yield TaggedOutput(*each) if isinstance(each, Tagged) else each
 
 
-def run_on_shards(
-    step: ShardStep, shards: Sequence[resumable.Shard], options: PipelineOptions
-) -> int:
-    """Runs a step on the shards that are not there; see `run_pipeline`.
+def run_shard_step(
+    step: ShardStep,
+    missing: Sequence[resumable.Shard],
+    options: PipelineOptions | None,
+) -> None:
+    """Runs a step on shards; see `run_pipeline`.
 
     Args:
         step: `ShardStep`.
-        shards: sequence of `Shard`.
-        options: `PipelineOptions`.
-
-    Returns:
-        int, how many were made.
+        missing: sequence of `Shard`.
+        options: `PipelineOptions`, or `None`.
     """
-    missing = resumable.missing_shards(shards)
-    if not missing:
-        resumable.clean(step.directory)
-        return 0
-    step.progress = resumable.ShardProgress(
-        step.label.lower(), step.what, shards
-    )
     run_pipeline(
         lambda pipeline: (
             pipeline
             | "Ranges" >> beam.Create(missing)
             | "Share ranges" >> beam.Reshuffle()
-            | step.label >> beam.ParDo(step)
+            | step.label >> beam.ParDo(DoStep(step))
         ),
         options,
         step.directory,
     )
-    return len(missing)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ import itertools
 import os
 from collections.abc import Iterator
 
-import apache_beam as beam
 import numpy as np
 import pyarrow
 
@@ -13,6 +12,7 @@ from realm_tf.artifacts import record_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.steps import Step
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 
@@ -101,7 +101,7 @@ def plan_shards(
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class WriteBlocks(beam.DoFn):
+class WriteBlocks(Step):
     """Writes a `BlockShard` that no interrupted run has completed.
 
     A shard is begun beside the parts, so that a worker which outlives a killed

@@ -12,16 +12,17 @@ A part that an interrupted run has written to its end is not made again.
 
 import dataclasses
 import itertools
+import operator
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import TaggedOutput
 
 from realm_tf.articles import readers
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.sources import PAGES_PER_PART
 from realm_tf.beam_pipelines.sources import Source
+from realm_tf.beam_pipelines.steps import Step
+from realm_tf.beam_pipelines.steps import Tagged
 from realm_tf.errors import InputError
 from realm_tf.progress import Progress
 from realm_tf.text import blocks
@@ -33,7 +34,7 @@ BATCH_LENGTH = 1 << 18
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class ChunkPages(beam.DoFn):
+class ChunkPages(Step):
     """`Source` to parts; yields what decides the ids.
 
     Yields (bucket, (part, pages)): `parts.PAGES` of the pages whose ids fall
@@ -56,7 +57,7 @@ class ChunkPages(beam.DoFn):
     keep_all_titles: bool
     keep_tables: bool
 
-    def setup(self):
+    def setup(self, share=operator.call):
         self._progress = Progress("chunk", "articles")
 
     def process(self, source: Source):
@@ -73,7 +74,7 @@ class ChunkPages(beam.DoFn):
                     rows = table[buckets == bucket]
                     yield bucket, (part, rows.tobytes())
                 for item in counts.items():
-                    yield TaggedOutput("counts", item)
+                    yield Tagged("counts", item)
 
     def _parts(self, source):
         """Yields (number, pages) of the parts of the file that are here."""
@@ -129,7 +130,7 @@ class ChunkPages(beam.DoFn):
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class KeepFirst(beam.DoFn):
+class KeepFirst(Step):
     """Keeps the first of several articles with one id, for a bucket of ids.
 
     Yields (part, number of blocks) of what is kept, tagged `dropped` (part,
@@ -160,10 +161,10 @@ class KeepFirst(beam.DoFn):
                     num_kept += num_blocks
                 else:
                     num_dropped += 1
-                    yield TaggedOutput("dropped", page)
+                    yield Tagged("dropped", page)
             yield part, num_kept
-        yield TaggedOutput("counts", ("articles_kept", len(firsts)))
-        yield TaggedOutput("counts", ("dropped_duplicate", num_dropped))
+        yield Tagged("counts", ("articles_kept", len(firsts)))
+        yield Tagged("counts", ("dropped_duplicate", num_dropped))
 
     def _report(self, *pages):
         first, second = (

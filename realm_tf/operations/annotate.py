@@ -85,9 +85,9 @@ class Annotate(Computing):
         """
         self.parents()
         from realm_tf.beam_pipelines import annotate_spans
-        from realm_tf.beam_pipelines import execution
+        from realm_tf.beam_pipelines import engine
 
-        options = execution.pipeline_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         with self.write(resumable=True) as stage:
             stage.metadata.update(
                 annotate_spans.write_passages(

@@ -72,10 +72,10 @@ class BuildIndex(Operation):
                 number is wrong.
         """
         from realm_tf.beam_pipelines import build_index
-        from realm_tf.beam_pipelines import execution
+        from realm_tf.beam_pipelines import engine
 
         parameters = self.parameters()
-        options = execution.pipeline_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         with self.write() as stage:
             recall, num_queries = build_index.build(
                 self.embeddings,

@@ -162,16 +162,10 @@ class Chunk(Operation):
         # Whatever is wrong shows here, before Beam and TensorFlow are loaded.
         self.parameters()
         from realm_tf.beam_pipelines import chunk_wikipedia
-        from realm_tf.beam_pipelines import execution
+        from realm_tf.beam_pipelines import engine
 
-        options = execution.pipeline_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         contents = self.contents()
-        if execution.is_on_dask(options):
-            raise InputError(
-                "chunk cannot run on Dask, whose runner drops what a step gives "
-                "beside its rows: leave --runner out or name another one. What "
-                "comes after (annotate, embed, index) can."
-            )
         with self.write(resumable=True) as stage:
             found = chunk_wikipedia.write_blocks(
                 stage,

@@ -154,7 +154,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
 def test_wrong_arguments_before_the_pipeline_starts(
     tmp_path, vocab, inputs, monkeypatch, changes, message
 ):
-    monkeypatch.setattr(chunk_wikipedia, "run_pipeline", None)
+    monkeypatch.setattr(chunk_wikipedia, "write_blocks", None)
     arguments = {
         "input": inputs,
         "output": str(tmp_path / "out"),

@@ -1,3 +1,4 @@
+import dataclasses
 import logging
 
 import apache_beam as beam
@@ -6,6 +7,9 @@ from beam_runs import TWO_THREADS
 
 from realm_tf.beam_pipelines import execution
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.embed import Embed
 
 
 def test_options_pin_the_local_runner():
@@ -52,3 +56,25 @@ def test_only_runners_elsewhere_log(runner, tmp_path, caplog, monkeypatch):
     execution.run_pipeline(print, options, str(tmp_path))
     logged = "job 17 is running" in caplog.text
     assert logged == (runner == "FlinkRunner")
+
+
+def test_one_shard_needs_no_engine(
+    tmp_path, monkeypatch, articles_path, vocabulary_path, model_dir
+):
+    def run_pipeline(*arguments):
+        raise LookupError("Beam runs")
+
+    monkeypatch.setattr(execution, "run_pipeline", run_pipeline)
+    blocks = Chunk(
+        input=articles_path, vocab=vocabulary_path, output=tmp_path / "blocks"
+    ).run()
+    embed = Embed(model=model_dir, blocks=blocks, output=tmp_path / "rows")
+    rows = embed.run()
+    index = BuildIndex(
+        embeddings=rows, kind="ivf", output=tmp_path / "index"
+    ).run()
+    assert index.num_blocks == rows.num_blocks == blocks.num_blocks > 1
+    with pytest.raises(LookupError, match="Beam runs"):
+        dataclasses.replace(
+            embed, output=str(tmp_path / "more"), rows_per_shard=1
+        ).run()
