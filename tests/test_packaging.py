@@ -5,6 +5,7 @@ import configparser
 import importlib.metadata
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -139,3 +140,19 @@ def test_the_fast_tier_covers_every_folder():
     for folder in {path.parent for path in tests.glob("*/test_*.py")}:
         if folder.name not in ("notebooks", "benchmarks"):
             assert any(path.is_relative_to(folder) for path in fast), folder
+
+
+def test_setup_names_the_pythons_that_fit(config, tmp_path):
+    done = subprocess.run(
+        ["make", "setup", "PYTHON=false", f"VENV={tmp_path}/venv"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    named = re.findall(r"Python :: (3\.\d+)", config["metadata"]["classifiers"])
+    *others, last = named
+    expected = f"expected Python {', '.join(others)} or {last}, found: false."
+    assert done.returncode and expected in done.stderr
+    assert config["options"]["python_requires"] == ">=3.11,<3.14"
+    assert not list(tmp_path.iterdir())

@@ -268,6 +268,13 @@ def certificates(tmp_path_factory):
                 x509.SubjectAlternativeName([x509.DNSName("localhost")]),
                 critical=False,
             )
+            # Python verifies strictly since 3.13.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(
+                    key.public_key()
+                ),
+                critical=False,
+            )
             .sign(key, hashes.SHA256())
         )
         (directory / f"{name}.pem").write_bytes(
