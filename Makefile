@@ -22,7 +22,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	"make setup PYTHON=/path/to/python3.13" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet uv
-	$(VENV)/bin/python -m uv pip install --quiet \
+	$(VENV)/bin/python -m uv pip install --quiet --system-certs \
 	    --python $(VENV)/bin/python --editable ".[dev,docs]"
 	touch $@
 

@@ -11,9 +11,6 @@ import itertools
 import re
 import unicodedata
 
-from seqeval.metrics import classification_report
-from seqeval.metrics.sequence_labeling import get_entities
-
 from realm_tf.articles import pages
 from realm_tf.errors import InputError
 
@@ -153,10 +150,18 @@ def entities(tags: list[str]) -> list[tuple[int, int, str]]:
     >>> entities(["O", "I-PER", "I-PER", "I-LOC"])
     [(1, 3, 'PER'), (3, 4, 'LOC')]
     """
-    return [
-        (start, last + 1, kind)
-        for kind, start, last in get_entities(list(tags))
-    ]
+    found = []
+    begins = True
+    for place, (prefix, _, kind) in enumerate(
+        tag.partition("-") for tag in tags
+    ):
+        goes_on = prefix in ("I", "E") and not begins and found[-1][2] == kind
+        if goes_on:
+            found[-1] = (found[-1][0], place + 1, kind)
+        elif prefix != OUTSIDE:
+            found.append((place, place + 1, kind))
+        begins = prefix in (OUTSIDE, "S", "E")
+    return found
 
 
 def find_words(sentence: str) -> list[tuple[int, int]]:
@@ -190,22 +195,29 @@ def entity_scores(expected: list, predicted: list) -> dict:
         `recall`, `f1` and `num_entities`.
 
     References:
-        CoNLL-2003's conlleval, by the library seqeval.
+        CoNLL-2003's conlleval.
     """
-    report = classification_report(
-        [list(tags) for tags in expected],
-        predicted,
-        output_dict=True,
-        zero_division=0,
-    )
-    report["all"] = report.pop("micro avg")
-    return {
-        name: {
-            "precision": float(scores["precision"]),
-            "recall": float(scores["recall"]),
-            "f1": float(scores["f1-score"]),
-            "num_entities": int(scores["support"]),
+    sides = [
+        {
+            (row, *entity)
+            for row, tags in enumerate(side)
+            for entity in entities(tags)
         }
-        for name, scores in report.items()
-        if name not in ("macro avg", "weighted avg")
+        for side in (expected, predicted)
+    ]
+    found = {}
+    for wanted in sorted({kind for *_, kind in set.union(*sides)}):
+        found[wanted] = _scores(
+            *({each for each in side if each[-1] == wanted} for side in sides)
+        )
+    return {**found, "all": _scores(*sides)}
+
+
+def _scores(expected, predicted):
+    num_right = len(expected & predicted)
+    return {
+        "precision": num_right / max(len(predicted), 1),
+        "recall": num_right / max(len(expected), 1),
+        "f1": 2 * num_right / max(len(expected) + len(predicted), 1),
+        "num_entities": len(expected),
     }

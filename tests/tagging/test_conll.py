@@ -3,8 +3,10 @@
 import bz2
 import gzip
 import os
+import random
 
 import pytest
+from seqeval.metrics import classification_report
 
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
@@ -88,6 +90,21 @@ def test_entities():
         (4, 6, "B-c"),
         (6, 7, "A"),
     ]
+
+
+def test_scores_are_seqevals():
+    choose = random.Random(0)
+    tags = [f"{prefix}-{kind}" for prefix in "BIES" for kind in "ABC"]
+    expected, predicted = (
+        [choose.choices([*tags, "O"], k=12) for _ in range(100)]
+        for _ in range(2)
+    )
+    wanted = classification_report(expected, predicted, output_dict=True)
+    found = conll.entity_scores(expected, predicted)
+    assert list(found) == ["A", "B", "C", "all"]
+    for name, scores in found.items():
+        of_name = wanted["micro avg" if name == "all" else name]
+        assert [*scores.values()] == pytest.approx([*of_name.values()])
 
 
 @pytest.mark.parametrize(
