@@ -89,16 +89,8 @@ def test_copies_are_no_evidence():
 
 def test_one_answer_is_not_asked_for_again_and_again():
     gifts = [
-        "road",
-        "well",
-        "lamp",
-        "mill",
-        "dam",
-        "quay",
-        "tower",
-        "bridge",
-        "market",
-        "garden",
+        *("road", "well", "lamp", "mill", "dam", "quay", "tower", "bridge"),
+        *("market", "garden"),
     ]
     towns = [
         (

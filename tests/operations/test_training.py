@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 
+import keras
 import ml_dtypes
 import numpy as np
 import pytest
@@ -36,15 +37,6 @@ METRICS = {
     | {"dev_loss", "dev_accuracy", "dev_rank"},
 }
 NUM_STEPS = {"ict": 7, "dpr": 6}
-FILES = [
-    "COMPLETED",
-    "README.md",
-    "config.json",
-    "log.jsonl",
-    "metadata.json",
-    "model.weights.h5",
-    "vocab.txt",
-]
 
 
 @pytest.fixture(scope="module")
@@ -148,48 +140,36 @@ def test_the_metadata_says_what_was_done(world, trained):
     shown = _operation(kind, world, model.path).report(model)
     assert f"{model.path}: " in shown and "accuracy" in shown
     assert ("run `realm embed` and `realm index`" in shown) == (kind == "dpr")
-    assert sorted(os.listdir(model.path)) == FILES
+    assert sorted(os.listdir(model.path)) == [*training_runs.FILES]
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_the_weights_are_the_same(world, trained):
-    """With SIGKILL, in a process of its own; see test_resume.py for more."""
+def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
+    """See test_resume.py for more, test_pretrain_killed.py for SIGKILL."""
     kind, model = trained
-    operation = _operation(
-        kind,
-        world,
-        world["root"] / f"killed-{kind}",
-        # Packed or not, they are the same blocks: the run goes on.
-        blocks=world["blocks"],
-    )
-    training_runs.run_and_kill(
-        f"""
-from realm_tf import cli
-from realm_tf.operations.fine_tune import FineTune
-from realm_tf.operations.inverse_cloze_task import InverseClozeTask
-
-arguments = {shlex.split(operation.command_line())[2:]!r}
-cli.parse({type(operation).__name__}, arguments).run(
-    verbose=0, callbacks=[Stop(4, kill=True)], every_seconds=0)
-"""
-    )
-    assert not os.path.exists(operation.output)
-    kept = set(os.listdir(f"{operation.output}.partial/run"))
+    again = _operation(kind, world, world["root"] / f"stopped-{kind}")
+    stop = training_runs.Stop(4)
+    with pytest.raises(KeyboardInterrupt):
+        again.run(verbose=0, callbacks=[stop], every_seconds=0)
+    assert not os.path.exists(again.output)
+    kept = set(os.listdir(f"{again.output}.partial/run"))
     more = {"selection"} if kind == "dpr" else set()
     assert {"checkpoint"} | more <= kept
 
-    steps = training_runs.Steps()
-    again = _operation(kind, world, operation.output)
     # Neither another job nor a mistake takes the state away.
     with pytest.raises(InputError, match=r"seed=\d+ \(now 77\): give the same"):
         dataclasses.replace(again, set=(*again.set, "seed=77")).run()
     with pytest.raises(InputError, match="No"), again.write():
         raise InputError("No.")
-    result = again.run(verbose=0, callbacks=[steps])
-    assert steps.count == NUM_STEPS[kind] - 3
+    steps = []
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda step, logs: steps.append(step)
+    )
+    result = again.run(verbose=0, callbacks=[count])
+    assert len(steps) == NUM_STEPS[kind] - 3
     assert result.metadata["history"] == model.metadata["history"]
     assert result.fingerprint == model.fingerprint
-    assert sorted(os.listdir(result.path)) == FILES
+    assert sorted(os.listdir(result.path)) == [*training_runs.FILES]
 
 
 @pytest.mark.slow
@@ -221,37 +201,36 @@ def test_separate_towers_both_move_above_what_is_frozen(world, tmp_path):
         }
 
 
-def test_what_does_not_match_is_refused(world, tmp_path):
-    def run(*changes, kind="ict", output=None, **given):
-        output = output or tmp_path / "out" / "model"
+@pytest.mark.parametrize(
+    ("kind", "changes", "given", "message"),
+    [
+        ("ict", (), {"blocks": "model"}, "holds 'model', expected 'blocks'"),
+        ("ict", ("batch_size=100",), {}, "fewer than one batch of 100"),
+        (
+            *("ict", ("max_block_length=513",), {}),
+            "max_block_length of .* encoder takes 512",
+        ),
+        (
+            *("dpr", ("max_query_length=513",), {}),
+            "max_query_length of .* encoder takes 512",
+        ),
+        (
+            *("dpr", ("batch_size=100",), {}),
+            "8 examples an epoch: fewer than one batch of 100",
+        ),
+        ("ict", ("num_frozen_layers=9",), {}, "--set num_frozen_layers.*: .*9"),
+        ("dpr", (), {"dev": "none.jsonl"}, "none.jsonl does not exist"),
+        ("dpr", (), {"index": "x"}, "--index is not for a recipe of dpr"),
+        ("dpr", (), {"teacher": "model"}, "--teacher is not for a recipe of"),
+        ("ict", (), {"output": "gs://b/model"}, "not on a local disk"),
+    ],
+)
+def test_what_does_not_match(world, tmp_path, kind, changes, given, message):
+    given = {name: world.get(path, path) for name, path in given.items()}
+    output = given.pop("output", tmp_path / "model")
+    with pytest.raises(InputError, match=message):
         _operation(kind, world, output, set=changes, **given).run(verbose=0)
-
-    os.makedirs(tmp_path / "out")
-    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
-        run(blocks=world["model"])
-    with pytest.raises(InputError, match="fewer than one batch of 100"):
-        run("batch_size=100")
-    with pytest.raises(
-        InputError, match="max_block_length of .* encoder takes 512"
-    ):
-        run("max_block_length=513")
-    with pytest.raises(
-        InputError, match="max_query_length of .* encoder takes 512"
-    ):
-        run("max_query_length=513", kind="dpr")
-    with pytest.raises(
-        InputError, match="8 examples an epoch: fewer than one batch of 100"
-    ):
-        run("batch_size=100", kind="dpr")
-    with pytest.raises(InputError, match="--set num_frozen_layers.*: .*9"):
-        run("num_frozen_layers=9")
-    with pytest.raises(InputError, match="none.jsonl does not exist"):
-        run(kind="dpr", dev=str(tmp_path / "none.jsonl"))
-    with pytest.raises(InputError, match="--index is not for a recipe of dpr"):
-        run(kind="dpr", index="somewhere")
-    with pytest.raises(InputError, match="not on a local disk"):
-        run(output="gs://bucket/model")
-    assert not os.listdir(tmp_path / "out")
+    assert not os.listdir(tmp_path)
 
 
 def test_a_wrong_recipe_is_refused_before_anything_is_opened():

@@ -12,7 +12,6 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.configs.finetune import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.operations.fine_tune import FineTune
 from realm_tf.operations.retrieve import Retrieve
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.training import fine_tuning
@@ -57,9 +56,7 @@ def test_patterns_are_learned_from(open_qa_world, tmp_path):
 
 
 @pytest.mark.slow
-def test_blocks_that_a_file_ranks_are_read(
-    open_qa_world, tmp_path, monkeypatch
-):
+def test_blocks_of_a_ranking_are_read(open_qa_world, tmp_path, monkeypatch):
     """Those of BM25 in a file are BM25's; where there are fewer, no others."""
     given = {name: open_qa_world[name] for name in ("model", "blocks")}
     (questions,) = open_qa_world["questions"]
@@ -243,18 +240,6 @@ def test_what_contradicts_itself_is_refused(
             teacher=teachers,
         ).run(verbose=0)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_recipe_of_dpr_has_no_teachers(open_qa_world, tmp_path):
-    with pytest.raises(InputError, match="--teacher is not for a recipe of"):
-        FineTune(
-            recipe="dpr",
-            model=open_qa_world["model"],
-            blocks=open_qa_world["blocks"],
-            questions=open_qa_world["questions"],
-            teacher=open_qa_world["model"],
-            output=str(tmp_path / "model"),
-        ).run()
 
 
 @pytest.mark.slow

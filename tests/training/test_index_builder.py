@@ -40,9 +40,7 @@ def stopped():
     return threading.Event()
 
 
-def test_it_builds_with_a_tower_of_its_own(
-    model_dir, packed_blocks, moved, stopped
-):
+def test_it_builds_with_its_own_tower(model_dir, packed_blocks, moved, stopped):
     weights, expected = moved
     loaded = model_directory.load(model_dir)
     before = loaded.model.block_embedder.get_weights()
@@ -83,9 +81,7 @@ def _join(directory, *arguments):
 
 
 @pytest.mark.slow
-def test_processes_survive_being_killed(
-    tmp_path, model_dir, packed_blocks, moved, stopped
-):
+def test_killed_processes(tmp_path, model_dir, packed_blocks, moved, stopped):
     weights, expected = moved
     directory = tmp_path / "exchange"
     # Of a run that was lost.

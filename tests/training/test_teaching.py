@@ -77,14 +77,7 @@ def world(tmp_path_factory):
     root = tmp_path_factory.mktemp("teaching")
     keys = [f"key{number}" for number in range(NUM_BLOCKS)]
     pieces = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        ".",
-        "who",
-        "nobody",
+        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "who", "nobody")
     ]
     (root / "vocab.txt").write_text(
         "".join(f"{each}\n" for each in (*pieces, *NAMES, *WORDS, *keys))
