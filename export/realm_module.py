@@ -155,24 +155,32 @@ class RealmModule(tf.Module):
             ),
             are_sentences,
         )
-        nbest = {name: each[:, :-num_read] for name, each in sliced.items()}
         texts = text_of(lines)
         best = tf.gather(rows, places[:, :1], batch_dims=1)[:, 0]
         found = asked & (spans["nbest_starts"][:, 0] >= 0) & (best >= 0)
+        # Spans of what is no block, and those that there are not.
+        is_span = found[:, None] & (spans["nbest_scores"] > LEAST_SCORE)
+        chosen, scores = _different(
+            sliced["answer"][:, :-num_read], spans["nbest_scores"], is_span
+        )
+        nbest, place, of_reader = tf.nest.map_structure(
+            lambda each: tf.gather(each, chosen, batch_dims=1),
+            (sliced, places, spans["nbest_reader_scores"]),
+        )
+        place = place[:, :1]
+        best = tf.gather(rows, place, batch_dims=1)[:, 0]
         best = tf.where(found, best, -1)
-        place = spans["nbest_positions"][:, :1]
-
-        confidence = self._confidence(spans)
+        confidence = self._confidence(
+            of_reader[:, 0], scores[:, 0] - spans["log_total"]
+        )
 
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
 
-        # Spans of what is no block, and those that there are not.
-        is_span = found[:, None] & (spans["nbest_scores"] > LEAST_SCORE)
-        chosen, is_chosen = _different(nbest["answer"], is_span)
+        is_chosen = scores > LEAST_SCORE
         return {
             "answer": if_found(nbest["answer"][:, 0], ""),
-            "score": if_found(spans["nbest_scores"][:, 0], 0.0),
+            "score": if_found(scores[:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
             # Of marks alone nothing is left.
             "answered": found
@@ -187,14 +195,8 @@ class RealmModule(tf.Module):
             **self.corpus.told(best, "fields"),
             "start": tf.cast(if_found(nbest["start"][:, 0], 0), tf.int64),
             "limit": tf.cast(if_found(nbest["limit"][:, 0], 0), tf.int64),
-            "nbest_answer": tf.where(
-                is_chosen, tf.gather(nbest["answer"], chosen, batch_dims=1), ""
-            ),
-            "nbest_score": tf.where(
-                is_chosen,
-                tf.gather(spans["nbest_scores"], chosen, batch_dims=1),
-                0.0,
-            ),
+            "nbest_answer": tf.where(is_chosen, nbest["answer"], ""),
+            "nbest_score": tf.where(is_chosen, scores, 0.0),
             **self._candidates(
                 tf.where(asked[:, None], rows, -1),
                 texts,
@@ -239,12 +241,11 @@ class RealmModule(tf.Module):
         )
         return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
 
-    def _confidence(self, spans):
+    def _confidence(self, score, log_share):
         """As of `calibration.choose`."""
         fitted = self._fitted
         if fitted is None:
-            return spans["share"]
-        score = spans["nbest_reader_scores"][:, 0]
+            return tf.exp(tf.minimum(log_share, 0.0))
         return tf.sigmoid(fitted.bias + fitted.weight * score)
 
     def _pack(self, question):
@@ -285,29 +286,36 @@ class RealmModule(tf.Module):
         }
 
 
-def _different(answers, is_span):
-    """Places of the first of equal answers, and where there is one.
+def _different(answers, scores, is_span):
+    """The best of different answers, as of `Predictor`.
 
     Args:
-        answers: string tensor `(batch_size, num_best)`. Best first.
+        answers: string tensor `(batch_size, num_best)`. Of spans, best first.
+        scores: float tensor of that shape. Of the spans.
         is_span: bool tensor of that shape. Which there are.
 
     Returns:
-        int32 and bool tensor `(batch_size, NUM_ALTERNATIVES)`.
+        Two tensors `(batch_size, NUM_ALTERNATIVES)`, best first: int32, the
+        place of the best span of each answer; float, the log sum exp of the
+        scores of its spans, -inf where there is no further answer.
     """
     keys = answer_spans.same_as(
         tf.strings.lower(answers), replace=tf.strings.regex_replace
     )
     keys = tf.where(keys == "", answers, keys)
-    places = tf.range(tf.shape(answers)[1])
-    # (b, n, n): the column is an equal one before the row's.
-    is_again = (keys[:, :, None] == keys[:, None, :]) & (
-        places[None, :] < places[:, None]
+    scores = tf.where(is_span, scores, -np.inf)
+    # (b, n, n): which columns are equal to the row's.
+    is_same = keys[:, :, None] == keys[:, None, :]
+    totals = tf.reduce_logsumexp(
+        tf.where(is_same, scores[:, None, :], -np.inf), axis=2
     )
+    places = tf.range(tf.shape(answers)[1])
+    is_again = is_same & (places[None, :] < places[:, None])
     is_first = is_span & ~tf.reduce_any(is_again, axis=2)
-    order = tf.argsort(tf.cast(~is_first, tf.int32), stable=True)
+    totals = tf.where(is_first, totals, -np.inf)
+    order = tf.argsort(totals, direction="DESCENDING", stable=True)
     order = order[:, :NUM_ALTERNATIVES]
-    return order, tf.gather(is_first, order, batch_dims=1)
+    return order, tf.gather(totals, order, batch_dims=1)
 
 
 def _traced(function, *inputs):

@@ -52,11 +52,13 @@ class Span:
 
     Args:
         answer: str. Empty if no span was found.
-        score: float. The reader's score plus that of retrieval.
+        score: float. Log sum exp, over the best spans that give this answer,
+            of the reader's score plus that of retrieval.
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
-        reader_score: float. The reader's alone: log-odds against "none".
+        reader_score: float. The reader's alone, of the best of these spans:
+            log-odds against "none".
         answer_sentence: str. What holds the answer in the text.
     """
 
@@ -78,7 +80,8 @@ class Prediction(Span):
         answered: bool. Whether the answer is sure enough to be given.
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
-        nbest: list of `Span`. Best first; of equal answers the best.
+        nbest: list of `Span`. Different answers, best first, each where its
+            best span is.
         log_total: float. Log sum exp over all spans that were read and "none".
         is_sentence: bool. Whether answers are sentences, as the question asks
             whether something is so.
@@ -272,6 +275,7 @@ class Predictor:
         ]
 
     def _nbest(self, read, spans, row):
+        """p(y|x) is a sum over the blocks, and over the places of y in them."""
         nbest = {}
         columns = ("positions", "starts", "limits", "scores", "reader_scores")
         for place, start, limit, score, of_reader in _rows(
@@ -292,8 +296,12 @@ class Predictor:
             key = answer_spans.same_as(
                 answer_spans.lower(found.answer), replace=answer_spans.replace
             )
-            nbest.setdefault(key or found.answer, found)
-        return list(nbest.values())
+            key = key or found.answer
+            if key in nbest:
+                total = np.logaddexp(nbest[key].score, score)
+                found = dataclasses.replace(nbest[key], score=float(total))
+            nbest[key] = found
+        return sorted(nbest.values(), key=lambda span: -span.score)
 
     def _span(self, spans, row, block_id, start, limit, **scores):
         """The span of some wordpieces, or the sentence that holds them."""

@@ -238,8 +238,7 @@ def best_spans(outputs, *, num_best):
         (place of the block among those read), `nbest_starts`,
         `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
         first; `nbest_reader_scores`, the same shape: r alone. `log_total`,
-        `(batch_size,)`: log sum exp over all spans read and "none". `share`,
-        the same shape: that of the best span in the softmax over them.
+        `(batch_size,)`: log sum exp over all spans read and "none".
     """
     scores = ops.where(
         outputs["allowed"],
@@ -283,7 +282,6 @@ def best_spans(outputs, *, num_best):
         "nbest_reader_scores": nbest_scores
         - ops.take_along_axis(relevance, nbest_positions, axis=1),
         "log_total": log_total,
-        "share": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
     }
 
 

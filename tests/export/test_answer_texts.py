@@ -1,5 +1,7 @@
 """Texts of answers in a graph: those of the Python code, of every span."""
 
+import collections
+
 import backends
 import numpy as np
 import pytest
@@ -181,25 +183,33 @@ def test_answers_of_the_corpus(records, asked, wanted):
     raise AssertionError(f"No text holds {asked}.")
 
 
-def test_of_equal_answers_the_first_is_kept():
+def test_equal_answers_add_up():
     rows = [
-        ["The Nile", "nile.", "Rome", "a Nile", "", ",", "the", "Oslo"],
+        ["Rome", "The Nile", "nile.", "a Nile", "", ",", "the", "Oslo"],
         ["a", "b", "c", "d", "e", "f", "g", "h"],
         ["x", "X", "x.", "the x", "x", "x", "x", "x"],
     ]
     is_span = np.ones((3, 8), bool)
     is_span[0, 7] = is_span[1, 2:] = False
-    chosen, is_chosen = realm_module._different(
-        tf.constant(rows), tf.constant(is_span)
+    scores = np.linspace(9.0, 8.0, 8, dtype="float32") * np.ones((3, 1))
+    chosen, totals = realm_module._different(
+        *map(tf.constant, (rows, scores.astype("float32"), is_span))
     )
-    for row, allowed, places, are_there in zip(
-        rows, is_span, chosen.numpy(), is_chosen.numpy(), strict=True
+    for row, scored, allowed, places, found in zip(
+        rows, scores, is_span, chosen.numpy(), totals.numpy(), strict=True
     ):
-        wanted = {}
-        for answer, is_allowed in zip(row, allowed, strict=True):
-            if is_allowed:
-                wanted.setdefault(normalize_answer(answer) or answer, answer)
-        found = [row[place] for place in places[are_there]]
-        assert found == list(wanted.values())[: realm_module.NUM_ALTERNATIVES]
-        assert are_there.tolist() == sorted(are_there, reverse=True)
+        sums, firsts = collections.defaultdict(float), {}
+        for place in np.flatnonzero(allowed):
+            key = normalize_answer(row[place]) or row[place]
+            sums[key] += np.exp(scored[place])
+            firsts.setdefault(key, place)
+        wanted = sorted(sums, key=lambda key: -sums[key])[: len(places)]
+        number = len(wanted)
+        assert places[:number].tolist() == [firsts[key] for key in wanted]
+        np.testing.assert_allclose(
+            found[:number], [np.log(sums[key]) for key in wanted], rtol=1e-6
+        )
+        assert (found[number:] == -np.inf).all()
         assert len(places) == realm_module.NUM_ALTERNATIVES
+    # Three places of one answer beat the best span.
+    assert rows[0][chosen[0, 0].numpy()] == "The Nile"

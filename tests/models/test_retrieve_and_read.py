@@ -107,9 +107,6 @@ def test_best_spans_against_sorting(model, expected):
             [score for score, _ in ranked]
             + wanted["scores"][: oracle.NUM_READ].tolist()
         )
-        assert best["share"][row] == pytest.approx(
-            np.exp(scores[0]) / np.exp(scores).sum(), abs=1e-5
-        )
         assert best["log_total"][row] == pytest.approx(
             np.log(np.exp(scores).sum()), abs=2e-5
         )
@@ -146,7 +143,7 @@ def test_blocks_without_a_wordpiece_have_no_span(model):
     assert best["candidate_limits"].tolist() == [[-1]]
     assert best["nbest_starts"].tolist() == [[-1, -1]]
     assert best["nbest_limits"].tolist() == [[-1, -1]]
-    assert np.isfinite(best["share"]).all()
+    assert np.isfinite(best["log_total"]).all()
 
 
 def test_another_retrievers_blocks_are_read_instead(model):
