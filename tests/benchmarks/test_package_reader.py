@@ -82,7 +82,7 @@ def test_the_reader_has_every_array(make_encoder, token_batch):
         return reader, np.asarray(reader(token_batch))
 
     reader, expected = scores(arrays)
-    assert expected.shape[-1] == 32
+    assert expected.shape[-1] == 16
     query = "encoder.encoder.layer.0.attention.self.query.weight"
     layer = reader.encoder.get_layer("transformer_layer_0")
     kernels = {v.path: np.asarray(v) for v in layer.weights}
