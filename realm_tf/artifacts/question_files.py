@@ -12,6 +12,7 @@ from realm_tf.artifacts.directory import File
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.text.answers import ENGLISH
+from realm_tf.text.answers import base_language
 from realm_tf.text.packing import pad
 
 ANSWER_TYPES = ("string", "regex")
@@ -50,7 +51,7 @@ class Question:
     def language(self) -> str:
         """Whose rules of `text.answers` compare answers: the line's
         `"language"`, or English."""
-        return self.line.get("language", ENGLISH)
+        return base_language(self.line.get("language", ENGLISH))
 
     def id_at(self, number: int) -> str:
         """The line's `"id"`, or BEIR's `"_id"`, or else `number`."""

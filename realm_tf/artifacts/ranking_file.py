@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 
 from realm_tf.artifacts.directory import File
 from realm_tf.artifacts.question_files import Question
@@ -52,13 +53,16 @@ class RankingFile(File):
         """Whether questions are named by texts, and what each has."""
         found, what, where = {}, "line", str(self)
         try:
-            text = self.data.decode("utf-8")
+            # Some editors begin a file with a byte order mark.
+            text = self.data.decode("utf-8-sig")
             rows, read_row = text.splitlines(), _of_trec
             if by_text := text.lstrip().startswith("["):
                 what, rows, read_row = "question", json.loads(text), _of_dpr
             for number, row in enumerate(rows, 1):
                 where = f"{self}, {what} {number}"
                 for query, block, score in read_row(row):
+                    if not math.isfinite(float(score)):
+                        raise ValueError(f"score {score}")
                     found.setdefault(query, {})[int(block)] = float(score)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(

@@ -118,16 +118,20 @@ def _name(block_id, names):
 def trec(rows) -> str:
     """A run: `QUERY Q0 DOCUMENT RANK SCORE RUN`, a line for each document.
 
-    Scores have nine digits, so that what reads them ranks as we did.
+    Scores are of float32 with nine digits and strictly fall: trec_eval orders
+    equal ones by the names of documents.
 
     Args:
         rows: as `ranked` gives them.
     """
-    return "".join(
-        f"{query_id} Q0 {document} {rank} {score:.9g} {_RUN}\n"
-        for query_id, documents in rows
-        for rank, (document, score) in enumerate(documents, 1)
-    )
+    lines = []
+    for query_id, documents in rows:
+        last = np.float32(np.inf)
+        for rank, (document, score) in enumerate(documents, 1):
+            below = np.nextafter(last, np.float32(-np.inf))
+            last = min(np.float32(score), below)
+            lines.append(f"{query_id} Q0 {document} {rank} {last:.9g} {_RUN}\n")
+    return "".join(lines)
 
 
 def qrels(found: list[Found], records, names: list[str] | None) -> str:

@@ -21,6 +21,7 @@ from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import count_lines
 from realm_tf.text import blocks
+from realm_tf.text.answers import base_language
 from realm_tf.text.tokenizer import UNK
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -28,7 +29,7 @@ from realm_tf.text.tokenizer import Tokenizer
 # than one of a thousand; of text in another script, in half (our choice).
 MAX_UNKNOWN_SHARE = 0.05
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9-]+)?")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9-]+)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +108,7 @@ class Chunk(Operation):
         return blocks.Packing(
             self.unit,
             self.max_block_length or usual,
-            self.language,
+            base_language(self.language),
             self.cut_sentences,
         )
 
@@ -131,7 +132,7 @@ class Chunk(Operation):
             "unit": self.unit,
             "max_block_length": self.packing.max_length,
             "cut_sentences": self.cut_sentences,
-            "language": self.language,
+            "language": self.packing.language,
             "base_url": self.base_url,
             "keep_all_titles": self.keep_all_titles,
             "keep_tables": self.keep_tables,

@@ -31,6 +31,11 @@ _IDEOGRAPH = re.compile("([\u4e00-\u9fff])")
 _PUNCTUATION = set(string.punctuation)
 
 
+def base_language(code: str) -> str:
+    """The language of a code with a region or script: `de` of `de-DE`, `DE`."""
+    return code.lower().partition("-")[0]
+
+
 def normalize_answer(text: str, language: str = ENGLISH) -> str:
     """The form in which answers are compared.
 
@@ -85,10 +90,14 @@ def _words(text, language):
 def exact_match(
     prediction: str, answers: list[str], language: str = ENGLISH
 ) -> bool:
-    """Whether a prediction equals any accepted answer, normalised."""
-    prediction = normalize_answer(prediction, language)
-    return any(
-        prediction == normalize_answer(answer, language) for answer in answers
+    """Whether a prediction equals any accepted answer, normalised.
+
+    An empty prediction equals none, not even an answer of which nothing is left
+    ("The").
+    """
+    normalized = normalize_answer(prediction, language)
+    return bool(prediction.strip()) and any(
+        normalized == normalize_answer(answer, language) for answer in answers
     )
 
 
@@ -121,8 +130,10 @@ def f1_score(
         language: str. Defaults to English.
 
     Returns:
-        float between 0 and 1. Two empty strings are equal: 1.
+        float between 0 and 1; 0 for an empty prediction, as of `exact_match`.
     """
+    if not prediction.strip():
+        return 0.0
     return max(
         (_f1(prediction, answer, language) for answer in answers), default=0.0
     )

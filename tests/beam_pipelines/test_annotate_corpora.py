@@ -71,7 +71,7 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
 def test_dates_are_of_the_language_of_the_passages(tmp_path, vocabulary_path):
     text = "Graz liegt an der [[Mur]]. Am 3. Mai 1128, im Juni 1233, war es so."
     spans = ["Mur", "3. Mai 1128", "Juni 1233"]
-    cut = _cut(tmp_path, vocabulary_path, text, language="de")
+    cut = _cut(tmp_path, vocabulary_path, text, language="de-DE")
     metadata = annotate(str(tmp_path / "out"), tagger="links", blocks=cut)
     (passage,) = Passages(str(tmp_path / "out")).read()
     assert passage.spans() == spans

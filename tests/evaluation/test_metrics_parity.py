@@ -28,6 +28,9 @@ def test_scores_are_squads_once_characters_are_decomposed(golden):
     assert len(golden) == 333
     for pair in golden:
         exact, f1, _ = pair.get("NFD", pair["plain"])
+        # There an empty prediction equals the answer "The".
+        if not pair["prediction"].strip():
+            exact, f1 = False, 0.0
         assert _ours(pair) == [exact, pytest.approx(f1)], pair
     # There is something to get wrong.
     scores = collections.Counter(

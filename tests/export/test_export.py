@@ -204,7 +204,7 @@ def test_examples_are_right_by_the_rules_of_their_language():
     """Articles do not count: "der" is one in German, and none in English."""
     asked = [
         Question(text, ("Nil",), line={"language": language})
-        for text, language in (("Wer?", "de"), ("Who?", "en"))
+        for text, language in (("Wer?", "DE-at"), ("Who?", "EN"))
     ]
     expected = [{"answer": "der Nil"}] * 2
     assert saved_model._answered_rightly(asked, expected) == ["Wer?"]

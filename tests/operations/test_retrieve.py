@@ -65,6 +65,18 @@ def test_a_run_has_what_was_found(world, corpus):
         assert np.float32(score) == scores[row, column]
 
 
+def test_equal_scores_are_read_in_the_order_of_their_ranks(tmp_path):
+    documents = [("a", 2.0), ("c", 1.0), ("b", 1.0), ("d", 1.0 - 1e-12)]
+    path = tmp_path / "run"
+    path.write_text(run_files.trec([("q", documents), ("r", documents[1:])]))
+    scores = {"q": [], "r": []}
+    for found in ir_measures.read_trec_run(str(path)):
+        scores[found.query_id].append(np.float32(found.score))
+    for falling in scores.values():
+        assert (np.diff(falling) < 0).all()
+        assert falling[-1] == pytest.approx(1.0, abs=1e-6)
+
+
 def test_other_programs_measure_what_evaluation_measures(world, tmp_path):
     qrels = str(tmp_path / "qrels")
     Retrieve(**world, form="trec", qrels=qrels, retriever="hybrid").run()
@@ -180,7 +192,10 @@ def test_fewer_blocks_and_no_order(world, tmp_path):
     [
         ("q1 Q0 0 1 0.5\n", "line 1 is no .*: expected lines `QUERY Q0 BLOCK"),
         ("q1 Q0 0 1 2 x\nq1 Q0 doc-a 1 0.5 x\n", "line 2 is no .*'doc-a'"),
-        ("q1 Q0 999 1 0.5 any\n", "block 999, and there are"),
+        ("q1 Q0 0 1 2 x\n\n", "line 2 is no"),
+        ("q1 Q0 0 1 nan x\n", "line 1 is no .*score nan"),
+        ("q1 Q0 0 1 -inf x\n", "line 1 is no .*score -inf"),
+        ("\ufeffq1 Q0 999 1 0.5 any\n", "block 999, and there are"),
         ("q9 Q0 0 1 0.5 any\n", "none of these 3 questions: their ids"),
         ('[{"question": "?", "ctxs": [{}]}]', "question 1 is no .*'id'"),
         ('[{"question": "?", "ctxs": []}]', "their texts are others"),
