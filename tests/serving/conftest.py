@@ -53,11 +53,7 @@ ROWS = {
     "url": [URL, "", ""],
     "start": [FRANKENSTEIN.index("Mary"), TOWER.index("Paris"), 0],
     "limit": [FRANKENSTEIN.index("Mary") + 12, len(TOWER) - 1, 0],
-    "answer_sentence": [
-        "It was written by Mary Shelley “in” 1818.",
-        TOWER,
-        "",
-    ],
+    "answer_sentence": ["It was written by Mary Shelley “in” 1818.", TOWER, ""],
     "is_sentence": [False, False, False],
     "nbest_answer": [["Mary Shelley", "1818"], ["Paris", ""], ["", ""]],
     "nbest_score": [[12.5, 3.0], [9.25, 0.0], [0.0, 0.0]],

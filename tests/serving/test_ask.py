@@ -52,9 +52,7 @@ def test_ask_prints_the_answer(source, running, saved_model, capsys):
 
 
 @pytest.mark.parametrize("source", ["server", "saved_model"])
-def test_a_file_is_answered(
-    source, running, saved_model, rows, tmp_path, capsys
-):
+def test_file_is_answered(source, running, saved_model, rows, tmp_path, capsys):
     where = {"server": running.target, "saved_model": saved_model}[source]
     questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     records = [

@@ -136,11 +136,7 @@ def test_a_batch_is_not_larger_than_the_limit(make, inner, pool):
     for call in calls:
         assert call.result()
     # A request that is larger is run by itself.
-    assert inner.batches[1:] == [
-        [1, 2, 3],
-        [4, 5, 6],
-        list(range(20, 30)),
-    ]
+    assert inner.batches[1:] == [[1, 2, 3], [4, 5, 6], list(range(20, 30))]
 
 
 def test_a_batch_waits_to_be_filled(make, inner, pool):

@@ -47,8 +47,7 @@ def site(tmp_path_factory, model_dir):
     ).run()
     (root / "keys").write_text(f"{ALL}\n{PART} parity=even\n")
     with server.start(
-        LiveCorpus(root / "corpus").saved_model,
-        api_key_file=str(root / "keys"),
+        LiveCorpus(root / "corpus").saved_model, api_key_file=str(root / "keys")
     ) as running:
         yield running
 
@@ -108,14 +107,8 @@ def _by_rest(site, signature, inputs):
 _conditions = st.one_of(
     st.sampled_from(
         [
-            "parity=odd",
-            "parity!=even",
-            "parity=even|odd",
-            "number>=0",
-            ";",
-            "|",
-            "parity=odd;parity=odd",
-            "",
+            *("parity=odd", "parity!=even", "parity=even|odd", "number>=0"),
+            *(";", "|", "parity=odd;parity=odd", ""),
         ]
     ),
     st.text(alphabet="parityodevn=!<>|; 0123456789\n", max_size=20),
@@ -140,9 +133,7 @@ _conditions = st.one_of(
     st.one_of(st.none(), _conditions),
     st.sampled_from([_by_grpc, _by_rest]),
 )
-def test_a_key_never_gets_what_is_not_its_own(
-    site, signature, questions, filter, send
-):
+def test_a_key_never_gets_others(site, signature, questions, filter, send):
     inputs = {"question": questions}
     if filter is not None:
         inputs["filter"] = [filter] * len(questions)

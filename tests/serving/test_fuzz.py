@@ -96,13 +96,10 @@ _BODIES = st.one_of(
 )
 _PATHS = st.sampled_from(
     [
-        "/v1/models/realm:predict",
-        "/v1/models/realm/versions/2:predict",
+        *("/v1/models/realm:predict", "/v1/models/realm/versions/2:predict"),
         "/v1/models/realm/versions/7:predict",
-        "/v1/models/realm/labels/a:predict",
-        "/v1/models/other:predict",
-        "/v1/models/realm:classify",
-        "/v1/models/realm/metadata",
+        *("/v1/models/realm/labels/a:predict", "/v1/models/other:predict"),
+        *("/v1/models/realm:classify", "/v1/models/realm/metadata"),
         "/v1/models/%00",
         "/v1/models/realm/versions/99999999999999999999999:predict",
         "/v2/health",

@@ -110,10 +110,7 @@ def test_a_question_is_answered_with_its_evidence(page, site):
 def test_candidates_and_other_answers(page, site):
     ask(page, site, "Who wrote Frankenstein?")
     assert texts(page, "#blocks .number") == [
-        "60.7 %",
-        "30.0 %",
-        "8.0 %",
-        "1.3 %",
+        *("60.7 %", "30.0 %", "8.0 %", "1.3 %")
     ]
     widths = page.evaluate(
         "Array.from(document.querySelectorAll('.bar'), (b) => "
@@ -123,10 +120,7 @@ def test_candidates_and_other_answers(page, site):
     assert widths == pytest.approx([0.607, 0.3, 0.08, 0.013], abs=0.002)
     assert texts(page, "#blocks .title")[1] == "[2] Year Without a Summer"
     assert texts(page, "#blocks .own") == [
-        "Mary Shelley",
-        "Tambora",
-        "no answer",
-        "a poet",
+        *("Mary Shelley", "Tambora", "no answer", "a poet")
     ]
     assert texts(page, "#blocks .chosen .title") == ["[1] Frankenstein"]
     assert texts(page, "#nbest dd") == ["Mary Shelley", "Percy Shelley"]

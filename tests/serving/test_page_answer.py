@@ -107,7 +107,5 @@ def _headline(directory, **changes):
         ),
     ],
 )
-def test_the_sentence_is_shown_with_the_answer_marked(
-    tmp_path, changes, headline
-):
+def test_the_sentence_is_shown_with_answer_marked(tmp_path, changes, headline):
     assert _headline(tmp_path, **changes) == headline

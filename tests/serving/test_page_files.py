@@ -26,23 +26,14 @@ def test_the_page_is_files_of_its_own():
         for name in ("src", "href")
         if name in each.attrs
     ]
-    assert sorted(files) == [
-        "answer.css",
-        "icon.svg",
-        "page.css",
-        "page.js",
-    ]
+    assert sorted(files) == [*("answer.css", "icon.svg", "page.css", "page.js")]
     for name in files:
         assert (PAGE / name).is_file()
     for style in PAGE.glob("*.css"):
         assert "url(" not in style.read_text()
     script = "".join(path.read_text() for path in PAGE.glob("*.js"))
     for risk in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacent",
-        "eval(",
-        ".write(",
+        *("innerHTML", "outerHTML", "insertAdjacent", "eval(", ".write("),
     ):
         assert risk not in script
     assert set(re.findall(r"https?://[\w.]+", script)) == {

@@ -100,9 +100,7 @@ def test_an_answer_is_counted_and_logged(handler_of, fake_servable, read_log):
     assert float(resident) > 1e6
 
 
-def test_questions_are_logged_only_if_asked(
-    handler_of, fake_servable, read_log, caplog
-):
+def test_when_questions_are_logged(handler_of, fake_servable, read_log, caplog):
     # Hostile text stays on its line.
     question = 'secret\nb"\u2028{"kind": "forged"}'
     fake_servable.let_go.set()
@@ -121,9 +119,7 @@ def test_questions_are_logged_only_if_asked(
     assert with_questions["error"] == "cannot read 'secret?'"
 
 
-def test_a_defect_is_internal_and_tells_where(
-    handler_of, fake_servable, read_log
-):
+def test_a_defect_is_internal_tells_where(handler_of, fake_servable, read_log):
     fake_servable.let_go.set()
     fake_servable.error = KeyError("secret?")
     handler = handler_of()
@@ -143,9 +139,7 @@ def test_a_defect_is_internal_and_tells_where(
     assert count in rendered(handler)
 
 
-def test_names_that_clients_make_up_are_one_in_the_metrics(
-    handler_of, read_log
-):
+def test_names_that_clients_make_up_are_one_in_metrics(handler_of, read_log):
     handler = handler_of()
     for name in ("x", "y"):
         message = rf"Servable not found for request: Latest\({name}\)"
@@ -191,9 +185,7 @@ def test_a_long_filter_is_refused(handler_of):
     )
 
 
-def test_the_run_gets_what_is_left_of_the_time(
-    handler_of, fake_servable, monkeypatch
-):
+def test_the_run_gets_the_time_left(handler_of, fake_servable, monkeypatch):
     given = []
 
     def run(inputs, *, timeout_seconds, **unused):

@@ -189,9 +189,7 @@ def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
         get(f"{url}/v1/models/realm", ssl.create_default_context())
 
 
-def test_rest_clients_without_a_certificate_are_turned_away(
-    serve_fake, certificates
-):
+def test_rest_clients_without_certificate_are_refused(serve_fake, certificates):
     ca = str(certificates / "client.pem")
     running = serve_fake(**tls_files(certificates, tls_client_ca=ca))
     url = running.rest_url.replace("127.0.0.1", "localhost")

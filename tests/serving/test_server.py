@@ -101,9 +101,7 @@ def no_load(monkeypatch):
     )
 
 
-def test_a_taken_port_is_refused_on_one_line(
-    running, saved_model, capsys, no_load
-):
+def test_a_taken_port_is_refused(running, saved_model, capsys, no_load):
     port = running.target.rpartition(":")[2]
     status = cli.main(
         ["serve", "--saved-model", saved_model, "--grpc-port", port]
@@ -136,9 +134,7 @@ def test_a_taken_port_is_refused_on_one_line(
         (["--grpc-port", "-1"], "another with --grpc-port"),
     ],
 )
-def test_bad_arguments(
-    arguments, message, capsys, saved_model, tmp_path, no_load
-):
+def test_mistakes(arguments, message, capsys, saved_model, tmp_path, no_load):
     absent = str(tmp_path / "absent")
     arguments = [each.format(absent=absent) for each in arguments]
     if "--saved-model" not in arguments:

@@ -21,9 +21,7 @@ def copy_version(saved_model, version, base, *, to):
     os.rename(base / "copy", base / str(to))
 
 
-def test_no_request_fails_while_versions_are_swapped(
-    saved_model, tmp_path, monkeypatch
-):
+def test_no_request_fails_while_swapped(saved_model, tmp_path, monkeypatch):
     monkeypatch.setattr(server, "_POLL_SECONDS", 0.05)
     in_memory = weakref.WeakSet()
 
