@@ -37,9 +37,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_one_bad_file_of_a_folder_is_named_and_left_out(
-    write, tmp_path, capsys, name
-):
+def test_one_bad_file_of_a_folder_is_left_out(write, tmp_path, capsys, name):
     content, message = BAD[name]
     bad, _ = write(name, content), write("leave.md")
     rows, counts, unread = collect([str(tmp_path / "docs")])
@@ -79,10 +77,7 @@ def test_compressed_documents_have_their_names(write, tmp_path):
 def test_files_of_one_name_in_several_folders(write, tmp_path):
     write("hr/README.md"), write("it/sub/README.md")
     folders = [str(tmp_path / "docs" / name) for name in ("hr", "it")]
-    assert list(collect(folders)[0]) == [
-        "hr/README.md#",
-        "it/sub/README.md#",
-    ]
+    assert list(collect(folders)[0]) == ["hr/README.md#", "it/sub/README.md#"]
     assert list(collect(folders[:1])[0]) == ["README.md#"]
 
 

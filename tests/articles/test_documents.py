@@ -91,9 +91,7 @@ def test_markdown_in_sections(tmp_path):
         ("a: 2024-02-30\n", "day is out of range"),
     ],
 )
-def test_front_matter_that_is_none_is_named(
-    tmp_path, capsys, front_matter, reason
-):
+def test_front_matter_that_is_none(tmp_path, capsys, front_matter, reason):
     path = tmp_path / "page.md"
     path.write_text(f"---\n{front_matter}---\n# Leave\nTake it.\n")
     assert _read(path) == [("Leave", "Take it.", "")]

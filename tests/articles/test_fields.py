@@ -109,10 +109,7 @@ def test_of_csv(tmp_path):
     path.write_text("title,language\nOslo,no\nRome,\n")
     rows, *_ = collecting.collect([str(path)], fields=(*NAMES, "title"))
     assert [(row["text"], row["fields"]) for row in rows.values()] == [
-        (
-            "title: Oslo; language: no.",
-            {"language": ["no"], "title": ["Oslo"]},
-        ),
+        ("title: Oslo; language: no.", {"language": ["no"], "title": ["Oslo"]}),
         ("title: Rome.", {"title": ["Rome"]}),
     ]
 

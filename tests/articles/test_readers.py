@@ -9,33 +9,20 @@ from realm_tf.articles import readers
 from realm_tf.errors import InputError
 
 XML = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">
-  <siteinfo>
-    <base>https://xx.example.org/wiki/Main_Page</base>
-    <namespaces>
-      <namespace key="0" />
-      <namespace key="1">Talk</namespace>
-      <namespace key="6">Datei</namespace>
-    </namespaces>
-  </siteinfo>
-  <page>
-    <title>Žižka &amp; Co</title>
-    <ns>0</ns>
-    <id>7</id>
+  <siteinfo><base>https://xx.example.org/wiki/Main_Page</base>
+    <namespaces><namespace key="0" /><namespace key="1">Talk</namespace>
+      <namespace key="6">Datei</namespace></namespaces></siteinfo>
+  <page><title>Žižka &amp; Co</title><ns>0</ns><id>7</id>
     <revision><id>70</id><text>old</text></revision>
     <revision><id>71</id><text xml:space="preserve">'''A''' &lt;b&gt;.</text>
-    </revision>
-  </page>
+    </revision></page>
   <page>
     <title>Moved</title><ns>0</ns><id>8</id><redirect title="A" />
-    <revision><text>#REDIRECT [[A]]</text></revision>
-  </page>
-  <page>
-    <title>Talk:A</title><ns>1</ns><id>9</id>
-    <revision><text>Hello.</text></revision>
-  </page>
-  <page>
-    <title>Empty</title><ns>0</ns><id>10</id><revision><text /></revision>
-  </page>
+    <revision><text>#REDIRECT [[A]]</text></revision></page>
+  <page><title>Talk:A</title><ns>1</ns><id>9</id>
+    <revision><text>Hello.</text></revision></page>
+  <page><title>Empty</title><ns>0</ns><id>10</id>
+    <revision><text /></revision></page>
 </mediawiki>
 """
 
@@ -114,12 +101,8 @@ def test_rows_that_lack_something_are_told_apart(tmp_path):
     found = read(write(tmp_path / "rows.jsonl", "\n" + rows))
 
     assert [page.dropped for page in found] == [
-        "",
-        "bad_record_no_object",
-        "bad_record_no_id",
-        "bad_record_no_title",
-        "bad_record_no_text",
-        "bad_record_no_id",
+        *("", "bad_record_no_object", "bad_record_no_id"),
+        *("bad_record_no_title", "bad_record_no_text", "bad_record_no_id"),
     ]
     assert found[0].place.endswith("rows.jsonl:2")
 
@@ -163,10 +146,7 @@ def test_dpr(tmp_path):
 
     assert readers.detect_format(path) == "dpr"
     assert [page.dropped for page in found] == [
-        "",
-        "bad_record_no_title",
-        "bad_record_no_id",
-        "",
+        *("", "bad_record_no_title", "bad_record_no_id", "")
     ]
     assert (found[0].article_id, found[0].text, found[0].title) == (
         "1",

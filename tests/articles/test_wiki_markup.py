@@ -61,10 +61,7 @@ def links(markup, **kwargs):
             "Before.\nAfter.",
         ),
         ("Before.\n{|\n| x\n{|\n| y\n|}\n|}\nAfter.", "Before.\nAfter."),
-        (
-            "Before.\n\n{| class=x\n! a\n|-\n| b\n\nAfter.",
-            "Before.\nAfter.",
-        ),
+        ("Before.\n\n{| class=x\n! a\n|-\n| b\n\nAfter.", "Before.\nAfter."),
     ],
 )
 def test_markup(markup, expected):
@@ -246,13 +243,9 @@ TABLE = """{| class="wikitable"
             "| image_alt2 = A face | altitude = 3 m | state = Ohio"
             "| website2 = x.org | spouse = }}Text.",
             [
-                "Name: Ada.",
-                "Birth date: 10 December 1815.",
-                "Occupation: Writer, Counter.",
-                "Altitude: 3 m.",
-                "State: Ohio.",
-                "Website: x.org.",
-                "Text.",
+                *("Name: Ada.", "Birth date: 10 December 1815."),
+                *("Occupation: Writer, Counter.", "Altitude: 3 m."),
+                *("State: Ohio.", "Website: x.org.", "Text."),
             ],
         ),
         ("{{Taxobox|regnum=[[Animal]]ia}}", ["Regnum: Animalia."]),

@@ -4,21 +4,21 @@ Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions and by
 BM25.
 """
 
+import dataclasses
 import json
 
 import pytest
-from calibrated import write_evaluation
 
 from realm_tf.answering.calibration import Calibration
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import write_text
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
-    "Where was Ada?",
-    "What is the river of Rome?",
-    "Who wrote organ music in the city of Leipzig in 1750?",
-    "",
-    "Café fire 🚀 in the city",
-    "Was the Moon cold?",
+    *("Where was Ada?", "What is the river of Rome?"),
+    *("Who wrote organ music in the city of Leipzig in 1750?", ""),
+    *("Café fire 🚀 in the city", "Was the Moon cold?"),
 ]
 # Patterns that every answer matches, and answers that none is.
 GOLD = [[".+"], ["["], [".+"], [".+"], [".+"], ["["]]
@@ -46,9 +46,15 @@ def evaluation_dir(tmp_path_factory, model_dir):
         json.dumps({"question": q, "answer": a, "answer_type": "regex"})
         for q, a in zip(ASKED, GOLD, strict=True)
     ]
-    return write_evaluation(
-        path, model_dir, CALIBRATION, predictions="\n".join(lines)
-    )
+    with artifact.write(
+        str(path),
+        kind="evaluation",
+        parameters={"retriever": "hybrid"},
+        parents={"model": Model(model_dir).fingerprint},
+    ) as stage:
+        stage.metadata["calibration"] = dataclasses.asdict(CALIBRATION)
+        write_text(stage.path("predictions.jsonl"), "\n".join(lines))
+    return str(path)
 
 
 @pytest.fixture(scope="session")

@@ -149,24 +149,14 @@ def test_no_span_and_no_block(part):
 @pytest.mark.parametrize(
     "asked, wanted",
     [
-        ("OCTO", "OCTO_BACKUP_FULL"),
         ("BACK", "OCTO_BACKUP_FULL"),
         ("doe@a", "jo.doe@a-b.example.org"),
-        ("0.0", "0.0.0.0"),
-        ("5000;", "5000"),
-        ("dummy", "--guess-dummy"),
-        ("octo/x", "~/.octo/x.yaml"),
         ("Lovelace (18", "Lovelace"),
-        ("1852)", "1852"),
         ("U.S", "U.S"),
-        ("so it is", "so it is"),
         ("(twice [2", "twice [2]"),
-        ("Smith", "Smith"),
         ("5,0", "$5,000"),
         ("日本の", "日本の"),
         ("osaka", "https://osaka.example.jp/a_b"),
-        ("Mü", "Müller"),
-        ("3.", "3.5"),
     ],
 )
 def test_answers_of_the_corpus(records, asked, wanted):

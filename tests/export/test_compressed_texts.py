@@ -31,19 +31,8 @@ def test_few_or_empty_strings():
 
 def test_what_is_held_is_small():
     words = [
-        "the",
-        "river",
-        "flows",
-        "to",
-        "the",
-        "city",
-        "of",
-        "Rome",
-        "and",
-        "then",
-        "to",
-        "the",
-        "sea",
+        *("the", "river", "flows", "to", "the", "city", "of", "Rome", "and"),
+        *("then", "to", "the", "sea"),
     ]
     draw = random.Random(0)
     strings = [" ".join(draw.choices(words, k=80)) for _ in range(100)]

@@ -53,6 +53,11 @@ def test_what_each_kind_of_export_needs(ops, registered):
         "FastWordpieceTokenizeWithOffsets",
         "NormalizeUTF8",
     }
+    for names in ops.values():
+        assert "MatMul" in names
+        # None of TensorFlow's own, which one for another processor lacks; nor
+        # a batch normalisation, see `cpu_operations`.
+        assert not [n for n in names if n[0] == "_" or "BatchNorm" in n]
     exact, scann, ivf = (ops[version] for version in (1, 2, 3))
     for names in (exact, ivf):
         assert names <= tensorflow | tensorflow_text

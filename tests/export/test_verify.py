@@ -39,13 +39,10 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
     assert report["ok"] and not failed
     names = " ".join(check["name"] for check in report["checks"])
     for what in (
-        "answer equals that of the Python code",
-        "candidate_log_prob within",
-        "alone as in a batch",
-        "batch of 64",
+        *("answer equals that of the Python code", "candidate_log_prob within"),
+        *("alone as in a batch", "batch of 64"),
         "answers 10,000 letters, alone as in a batch",
-        "answers invalid UTF-8",
-        "an empty question has no answer",
+        *("answers invalid UTF-8", "an empty question has no answer"),
         "retrieve finds the blocks that the Python code finds",
         "embed_block agrees with the index",
         # Not even the package that the fresh process is in.
@@ -101,10 +98,7 @@ def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     failed = [line for line in lines if line.startswith("FAILED")]
     assert [line.split()[1] for line in failed] == [
-        "answer",
-        "candidate_block_id",
-        "score",
-        "retrieve",
+        *("answer", "candidate_block_id", "score", "retrieve"),
         # Of realm's was imported: of course.
         "nothing",
     ]
@@ -137,9 +131,7 @@ def test_a_process_that_cannot_load_fails(copy, capsys, monkeypatch):
     assert "It ended with status 1:" in captured.err
 
 
-def test_a_failure_leaves_no_complete_report(
-    copy, monkeypatch, tmp_path, capsys
-):
+def test_a_failure_leaves_no_report(copy, monkeypatch, tmp_path, capsys):
     report = {
         "ok": False,
         "error": "2 of 3",
