@@ -8,6 +8,7 @@ Servers and clients are on one machine and share its processors.
 """
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -162,13 +163,32 @@ def closed_loop(
     }
 
 
+def rest_loop(rest_url: str, questions: list[str], *, seconds: float) -> dict:
+    """One client of the REST port, which keeps its connection.
+
+    Returns:
+        dict of `p50_ms` and `p99_ms`.
+    """
+    address = rest_url.removeprefix("http://")
+    latencies, end = [], time.perf_counter() + seconds
+    with contextlib.closing(http.client.HTTPConnection(address)) as connection:
+        while (started := time.perf_counter()) < end:
+            question = questions[len(latencies) % len(questions)]
+            body = json.dumps({"inputs": [question]})
+            connection.request("POST", "/v1/models/realm:predict", body)
+            connection.getresponse().read()
+            latencies.append(time.perf_counter() - started)
+    p50, p99 = 1000 * np.quantile(latencies, (0.5, 0.99))
+    return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1)}
+
+
 def main(*, saved_model: str, seconds: float = 10.0):
     """Questions a second of a server with batching, beside one without.
 
     For each signature, in turns: one client asks a server without batching; 16
     clients ask a server that merges their requests. The other server waits.
     Numbers are of the median turn; `ratios` are of all turns, `ratio` is their
-    median.
+    median. `rest` is the latency of one client of the REST port.
     """
     with contextlib.ExitStack() as stack:
         servers = {
@@ -186,6 +206,8 @@ def main(*, saved_model: str, seconds: float = 10.0):
             name: _turns(servers, questions, name, seconds)
             for name in SIGNATURES
         }
+        rest_url = servers["one_client"].rest_url
+        results["rest"] = rest_loop(rest_url, questions, seconds=seconds)
         for name, server in servers.items():
             results[f"{name}_megabytes"] = round(
                 own_megabytes(server.process.pid)

@@ -9,7 +9,6 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.saved_models import SAVED_MODEL_FILE
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
@@ -77,25 +76,6 @@ def read(directory: str) -> dict:
     if problems:
         raise InputError(f"{' '.join(problems)} Export or copy it again.")
     return facts
-
-
-def differ_in_blocks_alone(facts: dict, others: dict) -> bool:
-    """Whether two exports have one graph and model, made for changing blocks.
-
-    Args:
-        facts, others: dict. Of their cards, as read.
-    """
-    return bool(facts.get("room")) and _graph(facts) == _graph(others)
-
-
-def _graph(facts) -> tuple:
-    """What stands for a graph, with its constants and assets, and the weights."""
-    files = {
-        name: digest
-        for name, digest in facts.get("files", {}).items()
-        if name == SAVED_MODEL_FILE or name.startswith("assets/")
-    }
-    return files, facts.get("parents")
 
 
 def _render(facts) -> str:

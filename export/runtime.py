@@ -1,167 +1,129 @@
-"""Runs a SavedModel: the one place where `ask`, `serve` and `verify` do.
+"""Runs a SavedModel: the one place where `ask`, `serve`, `verify` and `corpus` do.
+
+The package tensorflow brings TensorFlow's C API as a shared library
+(libtensorflow_cc, tensorflow/c/c_api.h). It loads and runs a SavedModel without
+TensorFlow's Python code, whose import takes longer than both. Python's session
+takes its place only where that library is missing.
 
 Imports nothing of realm, so that the fresh process of `realm verify` can load
 it by its path.
 
-A TensorFlow session frees variables, tables and ScaNN searchers when it closes,
-which `tf.saved_model.load` does not; TF Serving isolates versions in the same
-way. Exports that differ in their blocks alone share a session: each has a state,
-the variables of its blocks.
-
-A graph refers to a variable by a handle that is made once. Here the handles of
-the blocks' variables are looked up under names that are fed to every run. So
-each run reads one state from beginning to end, whatever is loaded meanwhile. A
-state that is freed lasts until the last run that looked it up has ended.
+A session frees variables, tables and ScaNN searchers when it is deleted, which
+`tf.saved_model.load` does not; TF Serving isolates versions in the same way.
 """
 
 import contextlib
-import functools
+import glob
 import importlib.util
-import logging
 import os
+import sys
 import threading
+from collections.abc import Iterator
+from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the ops of its graphs
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import rewriter_config_pb2
-from tensorflow.core.protobuf import saved_model_pb2
+
+if __package__:
+    from realm_tf.export import c_session
+else:
+    # Loaded by its path.
+    import c_session
+
+DTYPES, NUMBERS, STRING = c_session.DTYPES, c_session.NUMBERS, c_session.STRING
+RunError = c_session.RunError
+
+
+@contextlib.contextmanager
+def without_tensorflow() -> Iterator[None]:
+    """Lets modules of messages (`tensorflow/**/*_pb2.py`) be imported alone.
+
+    They are in the package tensorflow, whose `__init__` imports everything. In
+    this context the package is an empty one, unless it has been imported. A
+    later import of TensorFlow finds the same messages.
+    """
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    spec = importlib.util.find_spec("tensorflow")
+    sys.modules["tensorflow"] = importlib.util.module_from_spec(spec)
+    try:
+        yield
+    finally:
+        del sys.modules["tensorflow"]
+
+
+with without_tensorflow():
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto
+    from tensorflow.core.protobuf.config_pb2 import RunOptions
+    from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+    from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 # Prefix of the files of variables, as TensorFlow's checkpoints have one.
 VARIABLES = os.path.join("variables", "variables")
 # The variables of `RealmModule.corpus`: those that other blocks would change.
 CORPUS = "corpus/"
-_TAG = "serve"
-# What TensorFlow takes for "a new one each time that the op runs"
-# (resource_variable_ops.cc); freed when nothing refers to it.
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-# Apart from all names of an export's graph.
-_SCOPE = "corpus_states"
-# Errors of a damaged file, or of another kind of graph.
-_LOADING_ERRORS = (
-    tf.errors.OpError,
-    DecodeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    ValueError,
-)
 
 
 class LoadError(ValueError):
-    """A SavedModel, or a state, that does not load; the message says why."""
-
-
-class RunError(Exception):
-    """A run that failed.
-
-    Args:
-        code: int. Canonical status code, as of gRPC.
-        message: str.
-    """
-
-    def __init__(self, code: int, message: str):
-        super().__init__(message)
-        self.code = code
-        self.message = message
+    """A SavedModel that does not load; the message says why."""
 
 
 class Runtime:
-    """A SavedModel, loaded once for one state of its blocks or several.
+    """A SavedModel in a session of its own.
 
-    Closed with its last state. Any number of threads may use it at once.
+    Any number of threads may use it at once; they compute without Python's
+    lock.
 
     Args:
         directory: str. The version directory.
         index: str. Kind of search, of the export's card: `"scann"` needs
-            ScaNN's op.
-        has_room: bool. Whether the export is made for blocks that change (the
-            card's `room`). Defaults to `False`.
+            ScaNN's op. Defaults to `None`.
+        optimized: bool. Whether each signature's graph is optimized at its
+            first run. That takes seconds, and later runs are faster. Defaults to
+            `True`.
 
     Attributes:
         signature_defs: dict of name to `SignatureDef`.
-        first: the state that the SavedModel itself holds, open.
 
     Raises:
         LoadError: if it does not load, or needs ops that are not installed.
     """
 
-    def __init__(self, directory: str, *, index: str, has_room: bool = False):
-        if index == "scann":
-            _load_scann_ops()
-        _quieten_session()
-        self._session = tf.compat.v1.Session(
-            graph=tf.Graph(), config=_session_config()
-        )
-        self._states = None
-        self.first = ()
-        # Its advice is to use TF 2's loader, which leaks searchers.
-        logger = tf.get_logger()
-        level = logger.level
-        logger.setLevel(logging.ERROR)
+    def __init__(
+        self,
+        directory: str,
+        *,
+        index: str | None = None,
+        optimized: bool = True,
+    ):
+        session = c_session.CSession if c_session.library() else _PythonSession
         try:
-            options = {}
-            # Variables would stay where handles are looked up: on the CPU.
-            if has_room and self._is_on_cpu():
-                self._states = _States(self._session, _meta_graph(directory))
-                self.first = self._states.first
-                options["input_map"] = self._states.input_map
-            meta_graph = tf.compat.v1.saved_model.loader.load(
-                self._session, [_TAG], directory, **options
-            )
-        except _LOADING_ERRORS as error:
-            self._session.close()
+            for path in _op_libraries(index):
+                session.load_library(path)
+            self._session = session(directory, _config(optimized))
+            meta_graph = MetaGraphDef.FromString(self._session.meta_graph)
+        except (RunError, DecodeError) as error:
             raise LoadError(
                 f"The SavedModel {directory} does not load: {error}"
             ) from error
-        finally:
-            logger.setLevel(level)
-        # Requests must not grow the graph.
-        self._session.graph.finalize()
         self.signature_defs = dict(meta_graph.signature_def)
         self._lock = threading.Lock()
-        self._open = {self.first}
+        # Runs, and one more while it is open: the last of them frees it.
+        self._users = 1
+        self._closed = False
 
-    def read(self, directory: str) -> tuple[str, ...] | None:
-        """Opens the state of another export of the same graph and model.
+    def __enter__(self) -> "Runtime":
+        return self
 
-        Args:
-            directory: str. The version directory.
-
-        Returns:
-            The state, or `None` if this runtime holds only its own.
-
-        Raises:
-            LoadError: if the variables cannot be read, or the runtime is
-                closed meanwhile.
-        """
-        if self._states is None:
-            return None
-        try:
-            state = self._states.read(directory)
-        except (tf.errors.OpError, RuntimeError) as error:
-            # Without the places in Python where the graph was made.
-            reason, *_ = str(error.__context__ or error).splitlines()
-            raise LoadError(
-                f"The SavedModel {directory} does not load: its {VARIABLES} "
-                f"cannot be read: {reason}"
-            ) from error
-        with self._lock:
-            if self._open:
-                self._open.add(state)
-                return state
-        raise LoadError(
-            f"The SavedModel {directory} does not load: what is served is "
-            "being unloaded."
-        )
+    def __exit__(self, *exception_info) -> None:
+        self.close()
 
     def run(
         self,
         signature: str,
-        inputs,
+        inputs: Mapping,
         *,
-        state: tuple[str, ...] | None = None,
         timeout_seconds: float | None = None,
     ) -> dict[str, np.ndarray]:
         """Runs a signature.
@@ -170,7 +132,6 @@ class Runtime:
             signature: str.
             inputs: mapping of name to array or list that fits the signature;
                 strings as bytes or str.
-            state: an open state. Defaults to `None`: `first`.
             timeout_seconds: float. Cancels the run after this long.
                 Defaults to no limit.
 
@@ -179,253 +140,201 @@ class Runtime:
             object.
 
         Raises:
-            RunError: if the graph fails on the inputs, time runs out, or the
-                state or the runtime is closed.
+            RunError: if the inputs do not fit, the graph fails on them, time
+                runs out, or the runtime is closed.
         """
         definition = self.signature_defs[signature]
-        options = None
-        if timeout_seconds is not None:
-            # 0 would mean no limit.
-            options = tf.compat.v1.RunOptions(
-                timeout_in_ms=max(1, int(timeout_seconds * 1000))
-            )
+        feeds = _feeds(definition, inputs)
         # Always all outputs: each subset would be a graph of its own in the
         # session, compiled on first use and kept for ever.
-        fetches = {k: info.name for k, info in definition.outputs.items()}
-        feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
-        if self._states is not None:
-            feeds.update(self._states.feeds(state or self.first))
-        try:
-            values = self._session.run(fetches, feeds, options=options)
-        except tf.errors.OpError as error:
-            raise RunError(error.error_code, error.message) from error
-        except RuntimeError as error:
-            if self._open:
-                raise
-            raise RunError(tf.errors.CANCELLED, str(error)) from error
-        return {
-            # A scalar string comes back as plain bytes.
-            name: np.asarray(
-                values[name], dtype=tf.as_dtype(info.dtype).as_numpy_dtype
-            )
-            for name, info in definition.outputs.items()
-        }
-
-    def close(self, state: tuple[str, ...]) -> None:
-        """Frees a state; with the last one all, and cancels what runs."""
+        fetches = [info.name for info in definition.outputs.values()]
+        options = RunOptions()
+        if timeout_seconds is not None:
+            # 0 would mean no limit.
+            options.timeout_in_ms = max(1, int(timeout_seconds * 1000))
         with self._lock:
-            self._open.remove(state)
-            if self._open:
-                self._states.free(state)
-            else:
-                self._session.close()
+            if self._closed:
+                raise RunError(c_session.CANCELLED, "It is closed.")
+            self._users += 1
+        try:
+            values = self._session.run(fetches, feeds, options)
+        finally:
+            self._leave()
+        return dict(zip(definition.outputs, values, strict=True))
 
-    def _is_on_cpu(self) -> bool:
-        devices = self._session.list_devices()
-        return all(device.device_type == "CPU" for device in devices)
+    def close(self) -> None:
+        """Cancels what runs; frees the memory when all of it has ended."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._session.cancel()
+        self._leave()
+
+    def _leave(self):
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+        self._session.free()
 
 
-class _States:
-    """Makes, fills and frees states in a session.
+def misfit(info, array: np.ndarray) -> str:
+    """What is wrong with a value of an input; empty if nothing is.
 
     Args:
-        session: `tf.compat.v1.Session`. Its graph is about to get the export's.
-        meta_graph: `MetaGraphDef`. The export's.
-
-    Attributes:
-        first: tuple of str. A state whose variables have no values yet: runs
-            without `feeds` read and write it, as the loader does.
-        input_map: dict. For `import_meta_graph`.
+        info: `TensorInfo` of the input.
+        array: numpy array; strings in an array of dtype object.
     """
+    shape = "<unknown>"
+    fits = True
+    if not info.tensor_shape.unknown_rank:
+        sizes = [dim.size for dim in info.tensor_shape.dim]
+        shape = tuple(None if size < 0 else size for size in sizes)
+        fits = len(sizes) == array.ndim and all(
+            size in (None, found)
+            for size, found in zip(shape, array.shape, strict=True)
+        )
+    if fits and NUMBERS.get(array.dtype) == info.dtype:
+        return ""
+    return (
+        f"must be {dtype_name(DTYPES.get(info.dtype))} of shape {shape} (None "
+        f"is any size), received {dtype_name(array.dtype)} of {array.shape}."
+    )
 
-    def __init__(self, session, meta_graph):
-        self._session = session
-        nodes, keys = zip(*_variables(meta_graph), strict=True)
-        dtypes = [node.attr["dtype"].type for node in nodes]
-        with session.graph.as_default(), tf.name_scope(_SCOPE):
-            self._made = [
-                tf.compat.v1.get_session_handle(
-                    tf.raw_ops.VarHandleOp(
-                        dtype=dtype,
-                        shape=node.attr["shape"].shape,
-                        shared_name=_ANONYMOUS,
-                    )
-                )
-                for node, dtype in zip(nodes, dtypes, strict=True)
-            ]
-            self.first = self._new()
-            self._names = tf.compat.v1.placeholder_with_default(
-                tf.constant(self.first), [len(nodes)]
-            )
-            names = tf.unstack(self._names)
-            handles = [
-                tf.raw_ops.GetSessionTensor(handle=name, dtype=tf.resource)
-                for name in names
-            ]
-            self._prefix = tf.compat.v1.placeholder(tf.string, [])
-            values = tf.raw_ops.RestoreV2(
-                prefix=self._prefix,
-                tensor_names=keys,
-                shape_and_slices=[""] * len(keys),
-                dtypes=dtypes,
-            )
-            self._filled = tf.group(
-                *(
-                    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-                    for handle, value in zip(handles, values, strict=True)
-                )
-            )
-            self._freed = tf.group(
-                *(tf.raw_ops.DeleteSessionTensor(handle=name) for name in names)
-            )
-        self.input_map = {
-            f"{node.name}:0": handle
-            for node, handle in zip(nodes, handles, strict=True)
-        }
 
-    def read(self, directory: str) -> tuple[str, ...]:
-        """A state of the same graph's export in a version directory.
+def dtype_name(dtype: np.dtype | None) -> str:
+    """What messages call a dtype of `DTYPES`."""
+    return "string" if dtype == STRING else str(dtype)
 
-        Raises:
-            tf.errors.OpError: if its variables cannot be read.
-        """
-        state = self._new()
-        prefix = os.path.join(directory, VARIABLES)
+
+def _feeds(definition, inputs):
+    """Tensor name to an array of the input's dtype and shape."""
+    if set(inputs) != set(definition.inputs):
+        raise RunError(
+            c_session.INVALID_ARGUMENT,
+            f"expected the inputs {sorted(definition.inputs)}, received "
+            f"{sorted(inputs)}.",
+        )
+    feeds = {}
+    for name, value in inputs.items():
+        info = definition.inputs[name]
         try:
-            self._session.run(
-                self._filled,
-                {self._prefix: prefix, **self.feeds(state)},
-                # Of threads of its own: see `_session_config`.
-                options=tf.compat.v1.RunOptions(inter_op_thread_pool=1),
+            array = _converted(value, DTYPES.get(info.dtype))
+            problem = misfit(info, array)
+        except (TypeError, ValueError) as error:
+            problem = f"must be {dtype_name(DTYPES.get(info.dtype))}: {error}"
+        if problem:
+            raise RunError(
+                c_session.INVALID_ARGUMENT, f"input {name} {problem}"
             )
-        except BaseException:
-            # With a session that was closed meanwhile all is freed.
-            with contextlib.suppress(tf.errors.OpError, RuntimeError):
-                self.free(state)
-            raise
-        return state
-
-    def feeds(self, state: tuple[str, ...]) -> dict:
-        """The feeds of a run that reads a state."""
-        return {self._names: state}
-
-    def free(self, state: tuple[str, ...]) -> None:
-        """Lets a state go."""
-        self._session.run(self._freed, self.feeds(state))
-
-    def _new(self) -> tuple[str, ...]:
-        # Unlike its Python object, the name does not go with a reference.
-        return tuple(
-            made.get_raw_handle() for made in self._session.run(self._made)
-        )
+        feeds[info.name] = array
+    return feeds
 
 
-def _meta_graph(directory):
-    path = os.path.join(directory, "saved_model.pb")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        saved_model = saved_model_pb2.SavedModel.FromString(file.read())
-    (meta_graph,) = saved_model.meta_graphs
-    return meta_graph
+def _converted(value, dtype):
+    """An array of a dtype, where no value becomes another; strings as bytes."""
+    if dtype is None:
+        return np.asarray(value)
+    if dtype != STRING:
+        return np.asarray(value).astype(dtype, casting="same_kind")
+    array = np.asarray(value, object)
+    texts = [
+        each.encode() if isinstance(each, str) else bytes(memoryview(each))
+        for each in array.flat
+    ]
+    return np.array([*texts, None], object)[:-1].reshape(array.shape)
 
 
-def _variables(meta_graph):
-    """(node, key in the checkpoint) of each variable of the blocks.
-
-    The graph's function that restores has both, as in all of TensorFlow's
-    SavedModels.
-    """
-    nodes = {node.name: node for node in meta_graph.graph_def.node}
-    restore = nodes[meta_graph.saver_def.restore_op_name]
-    functions = {
-        function.signature.name: function
-        for function in meta_graph.graph_def.library.function
-    }
-    function = functions[restore.attr["f"].func.name]
-    inside = {node.name: node for node in function.node_def}
-
-    def maker(tensor):
-        return inside[tensor.partition(":")[0]]
-
-    handle_of = {
-        given.name: nodes[name]
-        for given, name in zip(
-            function.signature.input_arg, restore.input, strict=True
-        )
-    }
-    for assign in function.node_def:
-        if assign.op != "AssignVariableOp":
-            continue
-        argument, value = assign.input
-        while maker(value).op == "Identity":
-            value = maker(value).input[0]
-        # RestoreV2 gives a tensor for each of its names.
-        names = maker(maker(value).input[1]).attr["value"].tensor.string_val
-        key = names[int(value.rpartition(":")[2])].decode()
-        if key.startswith(CORPUS):
-            yield handle_of[argument], key
-
-
-def _session_config():
+def _config(optimized):
     """Lets a version load fast beside one that is busy.
 
     Threads of its own: its many small ops need not queue behind the other's
-    large ones; and one more, for reading a state during requests. Grappler goes
-    over the graph once: answers are a seventh faster for it, while loading and
-    warming up takes 2 s longer. Its default of two passes takes 4 s (the quick
-    start's export, two cores).
+    large ones. Grappler goes over the graph once: its default of two passes
+    takes twice as long, for nothing (the quick start's export).
     """
-    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    config = ConfigProto(allow_soft_placement=True)
     config.session_inter_op_thread_pool.add()
-    config.session_inter_op_thread_pool.add(num_threads=1)
-    config.graph_options.rewrite_options.meta_optimizer_iterations = (
-        rewriter_config_pb2.RewriterConfig.ONE
-    )
+    rewriting = config.graph_options.rewrite_options
+    rewriting.meta_optimizer_iterations = RewriterConfig.ONE
+    rewriting.disable_meta_optimizer = not optimized
     return config
 
 
-@functools.cache
-def _quieten_session() -> None:
-    """Runs a first session with its log hidden.
+def _op_libraries(index):
+    """Paths of the libraries of ops beside TensorFlow's own.
 
-    A process' first session logs two lines about an optimisation that is
-    off, whatever TF_CPP_MIN_LOG_LEVEL says. Only if that asks for quiet.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0":
-        return
-    graph = tf.Graph()
-    with graph.as_default():
-        one = tf.constant(1)
-    stderr = os.dup(2)
-    with open(os.devnull, "wb") as devnull:
-        os.dup2(devnull.fileno(), 2)
-    try:
-        with tf.compat.v1.Session(graph=graph) as session:
-            session.run(one)
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-
-
-def _load_scann_ops() -> None:
-    """Registers ScaNN's ops without importing the package.
+    As their own packages name them: TensorFlow knows a library by its path.
 
     Raises:
-        LoadError: if it is missing or made for another TensorFlow.
+        LoadError: if ScaNN is needed and missing.
     """
-    # find_spec on the parent does not run its __init__.
-    spec = importlib.util.find_spec("scann")
+    found = _files("tensorflow_text", "python/ops/*.so")
+    if index == "scann":
+        scann = _files("scann", "scann_ops/cc/_scann_ops.so")
+        if not scann:
+            raise LoadError(
+                "The SavedModel searches with ScaNN, but the package scann is "
+                "not installed: `pip install scann` (Linux x86-64 only), or "
+                "export with an index of kind ivf."
+            )
+        found += scann
+    return found
+
+
+def _files(package, pattern):
+    # find_spec does not run the package's __init__.
+    spec = importlib.util.find_spec(package)
     if spec is None:
-        raise LoadError(
-            "The SavedModel searches with ScaNN, but the package scann is "
-            "not installed: `pip install scann` (Linux x86-64 only), or "
-            "export with an index of kind ivf."
-        )
-    (folder,) = spec.submodule_search_locations
-    try:
-        tf.load_op_library(f"{folder}/scann_ops/cc/_scann_ops.so")
-    except tf.errors.OpError as error:
-        raise LoadError(
-            f"The package scann does not load into TensorFlow "
-            f"{tf.__version__}: {error.message}. Install the scann made for "
-            "this TensorFlow."
-        ) from error
+        return []
+    folder = glob.escape(os.path.dirname(spec.origin))
+    return sorted(glob.glob(os.path.join(folder, pattern)))
+
+
+class _PythonSession:
+    """A session of Python's TensorFlow; see `c_session.CSession`."""
+
+    def __init__(self, directory, config):
+        import tensorflow as tf
+
+        self._errors = tf.errors.OpError
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        try:
+            meta_graph = tf.compat.v1.saved_model.loader.load(
+                self._session, [c_session.TAG], directory
+            )
+        except (tf.errors.OpError, LookupError, OSError, RuntimeError) as error:
+            self._session.close()
+            code = getattr(error, "error_code", c_session.INVALID_ARGUMENT)
+            raise RunError(code, str(error)) from error
+        self.meta_graph = meta_graph.SerializeToString()
+        # Requests must not grow the graph.
+        self._session.graph.finalize()
+
+    @staticmethod
+    def load_library(path):
+        import tensorflow as tf
+
+        try:
+            tf.load_op_library(path)
+        except tf.errors.OpError as error:
+            raise RunError(error.error_code, error.message) from error
+
+    def run(self, fetches, feeds, options):
+        try:
+            values = self._session.run(fetches, feeds, options=options)
+        except self._errors as error:
+            raise RunError(error.error_code, error.message) from error
+        except RuntimeError as error:
+            raise RunError(c_session.CANCELLED, str(error)) from error
+        # A scalar string comes back as plain bytes.
+        return [
+            np.asarray(v, object) if isinstance(v, bytes) else np.asarray(v)
+            for v in values
+        ]
+
+    def cancel(self):
+        self._session.close()
+
+    def free(self):
+        self._session = None

@@ -121,8 +121,7 @@ class BatchingServable:
         for task in waiting:
             error = unavailable("This version is being unloaded.")
             task.outputs.set_exception(error)
-        # Cancels what still runs, which ends the threads; unless another version
-        # has the same graph.
+        # Cancels what still runs, which ends the threads.
         self.servable.close()
         for thread in self._threads:
             thread.join(_CANCEL_SECONDS)

@@ -6,12 +6,6 @@ import grpc
 from grpc_health.v1 import health
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
-from tensorflow_serving.apis import model_pb2
-from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.export import signatures
@@ -19,6 +13,12 @@ from realm_tf.serving.metrics import REQUEST_ID_HEADER
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import choose_request_id
 from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.protos import get_model_metadata_pb2
+from realm_tf.serving.protos import get_model_status_pb2
+from realm_tf.serving.protos import model_pb2
+from realm_tf.serving.protos import model_service_pb2_grpc
+from realm_tf.serving.protos import predict_pb2
+from realm_tf.serving.protos import prediction_service_pb2_grpc
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import RequestHandler

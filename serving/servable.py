@@ -1,18 +1,17 @@
 """One loaded version of a SavedModel, checked and asked.
 
-`export.runtime` runs the graph. Versions that differ in their blocks alone share
-it, and each has a state of its own.
+`export.runtime` runs the graph.
 """
 
 import os
+import struct
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import grpc
 import numpy as np
-import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.answering.answer import Answer
 from realm_tf.artifacts.paths import Path
@@ -23,6 +22,7 @@ from realm_tf.export import signatures
 from realm_tf.export.runtime import LoadError
 from realm_tf.export.runtime import RunError
 from realm_tf.export.runtime import Runtime
+from realm_tf.export.runtime import misfit
 from realm_tf.serving import memory
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.client import checked
@@ -30,7 +30,6 @@ from realm_tf.serving.client import to_answers
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
-from realm_tf.serving.tensors import decode_tensor
 
 _CLOSED = "This version is being unloaded."
 _INIT_SIGNATURE = "__saved_model_init_op"
@@ -47,9 +46,8 @@ class SavedModelServable:
     Args:
         path: str. The base directory, whose highest version is loaded, or a
             version directory.
-        beside: `SavedModelServable`. An open version. If this one differs from
-            it in the blocks alone, only the blocks are loaded. Defaults to
-            `None`: everything is loaded.
+        optimized: bool. Whether graphs are optimized at their first run,
+            which takes longer. Defaults to `True`.
 
     Attributes:
         directory: str. The version directory.
@@ -65,30 +63,19 @@ class SavedModelServable:
             or it needs ops that are not installed.
     """
 
-    def __init__(
-        self, path: str, *, beside: "SavedModelServable | None" = None
-    ):
+    def __init__(self, path: str, *, optimized: bool = True):
         self.directory, _ = find_version(path)
         self.card = export_card.read(self.directory)
         self.evidence_license = self.card.get("evidence_license")
-        runtime = state = None
         try:
-            if beside is not None and export_card.differ_in_blocks_alone(
-                self.card, beside.card
-            ):
-                runtime = beside._runtime
-                state = runtime and runtime.read(self.directory)
-            if state is None:
-                runtime = Runtime(
-                    self.directory,
-                    index=self.card.get("index"),
-                    has_room=bool(self.card.get("room")),
-                )
-                state = runtime.first
+            self._runtime = Runtime(
+                self.directory,
+                index=self.card.get("index"),
+                optimized=optimized,
+            )
         except LoadError as error:
             raise InputError(str(error)) from error
-        self._runtime, self._state = runtime, state
-        self.signature_defs = runtime.signature_defs
+        self.signature_defs = self._runtime.signature_defs
 
     def __enter__(self) -> "SavedModelServable":
         return self
@@ -128,14 +115,8 @@ class SavedModelServable:
                 f"{_names(expected)}, received {_names(inputs)}."
             )
         for key, value in inputs.items():
-            dtype = tf.as_dtype(expected[key].dtype)
-            sent = tf.as_dtype(value.dtype)
-            shape = tf.TensorShape(expected[key].tensor_shape)
-            if sent != dtype or not shape.is_compatible_with(value.shape):
-                raise invalid(
-                    f"input {key} must be {dtype.name} of shape {shape} (None "
-                    f"is any size), received {sent.name} of {value.shape}."
-                )
+            if problem := misfit(expected[key], value):
+                raise invalid(f"input {key} {problem}")
         for key in output_filter:
             if key not in definition.outputs:
                 raise invalid(
@@ -173,12 +154,7 @@ class SavedModelServable:
         if runtime is None:
             raise unavailable(_CLOSED)
         try:
-            return runtime.run(
-                name,
-                inputs,
-                state=self._state,
-                timeout_seconds=timeout_seconds,
-            )
+            return runtime.run(name, inputs, timeout_seconds=timeout_seconds)
         except RunError as error:
             # A run during `close` fails in one way or another.
             if self._runtime is None:
@@ -233,11 +209,15 @@ class SavedModelServable:
             InputError: if the model fails on a request, or the file is no
                 TFRecord file of Predict requests.
         """
+        # `realm ask` needs neither.
+        from realm_tf.serving.protos import prediction_log_pb2
+        from realm_tf.serving.tensors import decode_tensor
+
         path = os.path.join(self.directory, export_card.WARM_UP_FILE)
         if not Path(path).is_file():
             return
         try:
-            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            for record in _records(Path(path).read_bytes()):
                 log = prediction_log_pb2.PredictionLog.FromString(record)
                 request = log.predict_log.request
                 self.run(
@@ -247,21 +227,31 @@ class SavedModelServable:
                     },
                     signature=request.model_spec.signature_name,
                 )
-        except (tf.errors.OpError, DecodeError, RequestError) as error:
+        except (struct.error, DecodeError, RequestError) as error:
             raise InputError(
                 f"The SavedModel {self.directory} fails on the warm-up "
                 f"requests in {export_card.WARM_UP_FILE}: {error}"
             ) from error
 
     def close(self) -> None:
-        """Refuses new runs, cancels running ones and frees the memory.
-
-        Among versions that share a graph, only the last one cancels.
-        """
+        """Refuses new runs, cancels running ones and frees the memory."""
         runtime, self._runtime = self._runtime, None
         if runtime is None:
             return
-        runtime.close(self._state)
-        # With the last state goes the graph.
-        del runtime
+        runtime.close()
         memory.hand_back()
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The records of a TFRecord file; the card has its checksum.
+
+    Raises:
+        struct.error: if it is none.
+    """
+    position = 0
+    while position < len(data):
+        # Its length, 4 bytes of checksum, the record, 4 bytes of checksum.
+        (length,) = struct.unpack_from("<Q", data, position)
+        (record,) = struct.unpack_from(f"<4x{length}s4x", data, position + 8)
+        yield record
+        position += length + 16

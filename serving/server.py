@@ -45,9 +45,9 @@ class RunningServer:
 
     Args:
         options: `ServerOptions`.
-        load: function of a version directory, the servable in use or `None`,
-            and the `ServingMetrics`, that returns a servable. Defaults to
-            `None`: it loads a SavedModel and merges concurrent requests.
+        load: function of a version directory and the `ServingMetrics` that
+            returns a servable. Defaults to `None`: it loads a SavedModel and
+            merges concurrent requests.
 
     Attributes:
         target: str. `"HOST:PORT"` for gRPC clients.
@@ -72,7 +72,7 @@ class RunningServer:
             on_failure.callback(bound.close)
             self._versions = Versions(
                 options.saved_model,
-                load=lambda *version: load(*version, counted),
+                load=lambda directory: load(directory, counted),
                 poll_seconds=_POLL_SECONDS,
                 on_event=self._on_event,
             )
@@ -127,9 +127,9 @@ class RunningServer:
                 f"version {version} ({servable.directory})"
             )
 
-    def _load(self, directory, served, counted):
+    def _load(self, directory, counted):
         return BatchingServable(
-            SavedModelServable(directory, beside=served and served.servable),
+            SavedModelServable(directory),
             max_rows=self._options.max_merged_size,
             timeout_seconds=_BATCH_TIMEOUT_SECONDS,
             num_threads=_NUM_BATCH_THREADS,

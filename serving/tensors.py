@@ -18,23 +18,36 @@ import json
 import math
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
-import tensorflow as tf
 from starlette.responses import JSONResponse
 
 from realm_tf.export import signatures
+from realm_tf.export.runtime import DTYPES
+from realm_tf.export.runtime import NUMBERS
+from realm_tf.export.runtime import STRING
+from realm_tf.export.runtime import dtype_name
+from realm_tf.serving.protos import tensor_pb2
 from realm_tf.serving.request_error import invalid
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.
 _MAX_FILLED_ELEMENTS = 1 << 16
-# Of a REALM export's outputs. As TF Serving's default: clients read these
-# fields directly.
+# The field of tensor.proto that holds the values of a dtype.
 _VALUE_FIELDS = {
-    tf.float32: "float_val",
-    tf.int64: "int64_val",
-    tf.string: "string_val",
-    tf.bool: "bool_val",
+    np.dtype(kind): field
+    for field, kinds in {
+        "float_val": (np.float32,),
+        "double_val": (np.float64,),
+        "int_val": (np.int32, np.int16, np.int8, np.uint16, np.uint8),
+        "string_val": (object,),
+        "int64_val": (np.int64,),
+        "bool_val": (np.bool_,),
+        "half_val": (np.float16, ml_dtypes.bfloat16),
+        "uint32_val": (np.uint32,),
+        "uint64_val": (np.uint64,),
+    }.items()
+    for kind in kinds
 }
 
 
@@ -71,16 +84,31 @@ def decode_tensor(name: str, proto) -> np.ndarray:
         RequestError: if it is not a tensor.
     """
     try:
-        if not tf.as_dtype(proto.dtype).is_numpy_compatible:
-            raise ValueError(f"dtype {proto.dtype} holds no values")
+        dtype = DTYPES.get(proto.dtype)
+        if dtype not in _VALUE_FIELDS:
+            raise ValueError(f"dtype {proto.dtype} is not supported")
         sizes = _known_sizes(proto)
-        # Not tf.io.parse_tensor: it logs what it cannot read, questions too.
-        if proto.dtype == tf.string.as_datatype_enum and proto.tensor_content:
-            strings = _split_strings(proto.tensor_content, math.prod(sizes))
-            return np.array(strings, dtype=object).reshape(sizes)
-        return np.asarray(tf.make_ndarray(proto))
-    except (IndexError, TypeError, ValueError) as error:
+        count = math.prod(sizes)
+        if proto.tensor_content and dtype == STRING:
+            values = _split_strings(proto.tensor_content, count)
+            values = np.array(values, dtype=object)
+        elif proto.tensor_content:
+            values = np.frombuffer(proto.tensor_content, dtype).copy()
+        else:
+            values = _repeated(proto, dtype, count)
+        return values.reshape(sizes)
+    except (IndexError, OverflowError, ValueError) as error:
         raise invalid(f"tensor parsing error: {name}: {error}") from error
+
+
+def _repeated(proto, dtype, count) -> np.ndarray:
+    """Values of a repeated field; the last one stands for those that lack."""
+    values = list(getattr(proto, _VALUE_FIELDS[dtype]))
+    last = values[-1:] or [b"" if dtype == STRING else 0]
+    values += last * (count - len(values))
+    if _VALUE_FIELDS[dtype] == "half_val":
+        return np.array(values, np.uint16).view(dtype)
+    return np.array(values, dtype)
 
 
 def _known_sizes(proto) -> list[int]:
@@ -106,12 +134,15 @@ def encode_tensor(array: np.ndarray):
     Returns:
         `tensorflow.TensorProto`.
     """
-    dtype = tf.as_dtype(array.dtype)
-    if dtype not in _VALUE_FIELDS:
-        return tf.make_tensor_proto(array)
-    proto = tf.make_tensor_proto([], dtype=dtype, shape=[0])
-    proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
-    getattr(proto, _VALUE_FIELDS[dtype]).extend(array.ravel().tolist())
+    proto = tensor_pb2.TensorProto(dtype=NUMBERS[array.dtype])
+    # Also of a scalar, whose shape is empty.
+    proto.tensor_shape.SetInParent()
+    for size in array.shape:
+        proto.tensor_shape.dim.add(size=size)
+    field = _VALUE_FIELDS[array.dtype]
+    if field == "half_val":
+        array = array.view(np.uint16)
+    getattr(proto, field).extend(array.ravel().tolist())
     return proto
 
 
@@ -223,18 +254,22 @@ def to_array(name: str, value, dtype: int) -> np.ndarray:
     """
     # Dicts, strings and lists that differ in length stay elements.
     elements = np.array(value, dtype=object)
-    kind = tf.as_dtype(dtype)
+    kind = DTYPES.get(dtype)
+    if kind not in _VALUE_FIELDS:
+        raise invalid(f"input {name} is of dtype {dtype}, which JSON lacks.")
     scalars = [_scalar(name, element, kind) for element in elements.ravel()]
     try:
-        array = np.array(scalars, dtype=kind.as_numpy_dtype)
+        array = np.array(scalars, dtype=kind)
     except (OverflowError, TypeError, ValueError) as error:
-        raise invalid(f"input {name} is no {kind.name}: {error}") from error
+        raise invalid(
+            f"input {name} is no {dtype_name(kind)}: {error}"
+        ) from error
     return array.reshape(elements.shape)
 
 
-def _scalar(name: str, value, kind: tf.DType):
+def _scalar(name: str, value, kind: np.dtype):
     """A JSON value as one element of a tensor."""
-    if kind == tf.string:
+    if kind == STRING:
         if isinstance(value, str):
             # A lone half of a surrogate pair is no character.
             return value.encode("utf-8", "replace")
@@ -247,15 +282,15 @@ def _scalar(name: str, value, kind: tf.DType):
                 ) from error
     # To numpy, bool is a kind of int.
     elif isinstance(value, bool):
-        if kind == tf.bool:
+        if kind.kind == "b":
             return value
     elif isinstance(value, int) or (
-        isinstance(value, float) and kind.is_floating
+        isinstance(value, float) and kind.kind == "f"
     ):
         return value
     raise invalid(
         f"input {name} holds a value of type {type(value).__name__} where "
-        f"{kind.name} was expected."
+        f"{dtype_name(kind)} was expected."
     )
 
 
@@ -279,7 +314,7 @@ def to_lists(array: np.ndarray):
     Returns:
         One value for a scalar, else lists nested as deep as the rank.
     """
-    if array.dtype == object:
+    if array.dtype == STRING:
         values = np.empty(array.size, dtype=object)
         values[:] = [_from_bytes(value) for value in array.flat]
         return values.reshape(array.shape).tolist()

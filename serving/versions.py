@@ -22,11 +22,11 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import grpc
-from tensorflow_serving.apis import get_model_status_pb2
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
 from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.protos import get_model_status_pb2
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 
@@ -74,9 +74,8 @@ class Versions:
 
     Args:
         base_path: str. A base directory or a version directory.
-        load: function of a version directory and of the servable in use
-            (`None` before the first), that returns a servable. Called in one
-            thread at a time.
+        load: function of a version directory that returns a servable.
+            Called in one thread at a time.
         poll_seconds: float. Time between two looks at the base path. 0: only
             one at the start.
         on_event: function of an event and, by name, `version`, `message` and
@@ -90,7 +89,7 @@ class Versions:
         self,
         base_path: str,
         *,
-        load: Callable[[str, object], object],
+        load: Callable[[str], object],
         poll_seconds: float,
         on_event: Callable[..., None],
         clock: Callable[[], float] = time.monotonic,
@@ -278,11 +277,8 @@ class Versions:
             self._versions[number] = version
         self._tell("loading", version=number, message=directory)
         started = time.monotonic()
-        current = self._current
         try:
-            version.servable = self._load(
-                directory, current and current.servable
-            )
+            version.servable = self._load(directory)
             version.servable.warm_up()
         # Whatever it is, the served version must go on.
         except Exception as error:

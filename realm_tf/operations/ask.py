@@ -10,14 +10,10 @@ import tyro
 from rich.console import Console
 
 from realm_tf.answering.answer import Answer
-from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.paths import check_new_file
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
-from realm_tf.progress import Progress
-from realm_tf.serving.access import read_api_keys
 from realm_tf.serving.client import BATCH_SIZE
 from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.client import RealmClient
@@ -140,6 +136,9 @@ class Ask(Operation):
     def _records(self) -> list[dict]:
         """A dict with `question` for each question."""
         if self.questions:
+            # Not all that asks needs its imports.
+            from realm_tf.artifacts.question_files import read_questions
+
             # A line may have its question under another name.
             return [
                 {**each.line, "question": each.question}
@@ -154,13 +153,14 @@ class Ask(Operation):
     def _open(self):
         """A client, or a model in this process."""
         if self.saved_model is not None:
-            # A wrong path shows before TensorFlow is imported.
-            saved_models.find_version(self.saved_model)
             from realm_tf.serving.servable import SavedModelServable
 
-            return SavedModelServable(self.saved_model)
+            # For one question it would take longer than the answer.
+            return SavedModelServable(self.saved_model, optimized=False)
         api_key = None
         if self.api_key_file is not None:
+            from realm_tf.serving.access import read_api_keys
+
             api_key = next(iter(read_api_keys(self.api_key_file)))
         return RealmClient(
             self.server or DEFAULT_SERVER,
@@ -171,12 +171,14 @@ class Ask(Operation):
         )
 
     def _answered(self, model, records) -> Iterator[tuple[dict, Answer]]:
-        is_file = bool(self.questions)
-        with (
-            Progress("ask", "questions", len(records))
-            if is_file
-            else contextlib.nullcontext()
-        ) as progress:
+        with contextlib.ExitStack() as stack:
+            progress = None
+            if self.questions:
+                from realm_tf.progress import Progress
+
+                progress = stack.enter_context(
+                    Progress("ask", "questions", len(records))
+                )
             for first in range(0, len(records), BATCH_SIZE):
                 batch = records[first : first + BATCH_SIZE]
                 answers = model.ask(
@@ -184,7 +186,7 @@ class Ask(Operation):
                     filter=self.filter,
                 )
                 yield from zip(batch, answers, strict=True)
-                if is_file:
+                if progress:
                     progress.add(len(batch))
 
 

@@ -21,8 +21,8 @@ class Verify(Operation):
     """Checks a SavedModel in a fresh process.
 
     Every file must have the checksum that the model's card says. Then a
-    process loads TensorFlow and tensorflow_text, ScaNN's op where the index is
-    ScaNN's, and nothing of realm's. It answers the questions stored in the
+    process loads TensorFlow's C library with the ops of tensorflow_text, and of
+    ScaNN where the index is ScaNN's; nothing of realm's. It answers the questions stored in the
     export, and compares answers, spans, scores and candidates with those of the
     Python code; then it asks the same questions alone and in one batch of 64,
     and strings that are no questions: an empty string, 10,000 characters,

@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -49,6 +51,38 @@ def test_ask_prints_the_answer(source, running, saved_model, capsys):
     assert "   It was written by [[Mary Shelley]] “in” 1818." in lines
     assert "   0.3679  London (block 2): London" in lines
     assert lines[-4:] == ["Q: where?", "A: (no answer)", "", ""]
+
+
+_PROCESS = """
+import sys
+from realm_tf import cli
+
+assert cli.main(["ask", *sys.argv[1:]]) == 0
+if sys.argv[1] == "--saved-model":
+    import realm_tf.serving.server
+print({"tensorflow", "keras", "numpy"} & set(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    "source, imported", [("server", "set()"), ("saved_model", "{'numpy'}")]
+)
+def test_asking_and_serving_import_no_tensorflow(
+    source, imported, running, saved_model
+):
+    where = {"server": running.target, "saved_model": saved_model}[source]
+    option = f"--{source.replace('_', '-')}"
+    done = subprocess.run(
+        [sys.executable, "-c", _PROCESS, option, where, QUESTION],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "A: Mary Shelley" in done.stdout
+    assert done.stdout.endswith(f"\n{imported}\n")
+    # Nor does TensorFlow's log reach the terminal.
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("source", ["server", "saved_model"])

@@ -99,6 +99,21 @@ def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
                 pass
 
 
+def test_answers_are_not_held_back(serve, monkeypatch):
+    """Else a kept connection waits 40 ms for each of them."""
+    found = []
+
+    class Protocol(rest_server._Protocol):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            option = socket.IPPROTO_TCP, socket.TCP_NODELAY
+            found.append(transport.get_extra_info("socket").getsockopt(*option))
+
+    monkeypatch.setattr(rest_server, "_Protocol", Protocol)
+    assert serve().call("GET", "/healthz")[0] == 200
+    assert found == [1]
+
+
 def test_a_body_that_stalls_is_refused(serve, monkeypatch):
     monkeypatch.setattr(rest_server, "_BODY_SECONDS", 0.2)
     client = serve()

@@ -58,4 +58,4 @@ def test_hostile_tensors_are_refused_or_read():
         except RequestError as error:
             assert error.code.name == "INVALID_ARGUMENT"
             outcomes["refused"] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > 50

@@ -85,8 +85,8 @@ def test_a_version_that_does_not_load_is_tried_again(world):
 def test_what_fails_while_warming_is_closed(world):
     world.add(1)
 
-    def load(directory, served):
-        servable = world.load(directory, served)
+    def load(directory):
+        servable = world.load(directory)
         if servable.version == 2:
             servable.warm_up = lambda: 1 / 0
         return servable
@@ -170,11 +170,11 @@ def _slow_load(world):
     loading = threading.Event()
     go_on = threading.Event()
 
-    def load(directory, served):
+    def load(directory):
         if directory.endswith("2"):
             loading.set()
             assert go_on.wait()
-        return world.load(directory, served)
+        return world.load(directory)
 
     return load, loading, go_on
 
@@ -197,8 +197,6 @@ def test_a_new_version_is_warm_before_the_old_is_let_go(world):
         assert version == servable.run() == 2
     assert world.states() == [(2, "AVAILABLE"), (1, "END")]
     assert world.open_versions() == [2]
-    # The new one may take over what the old one has loaded.
-    assert [each.beside for each in world.loaded] == [None, 1]
     assert world.kinds() == [
         ("loading", 1),
         ("loaded", 1),

@@ -25,7 +25,6 @@ class FakeServable:
     def __init__(self, directory, version):
         self.directory = directory
         self.version = version
-        self.beside = None
         self.warm = False
         self.closed = False
 
@@ -63,12 +62,11 @@ class World:
             (self.base / str(version)).mkdir()
             (self.base / str(version) / "saved_model.pb").write_bytes(b"m")
 
-    def load(self, directory, served):
+    def load(self, directory):
         _, version = saved_models.find_version(directory)
         if version in self.broken:
             raise self.broken[version]
         self.loaded.append(FakeServable(directory, version))
-        self.loaded[-1].beside = served and served.version
         return self.loaded[-1]
 
     def start(self, *, base=None, load=None, poll_seconds=0):
