@@ -22,10 +22,10 @@ def vocab(tmp_path):
 @pytest.fixture
 def inputs(tmp_path):
     """Two dumps that hold a page for every counter."""
+    text = "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
+    graz = page(1, "Graz", text)
     first = dump(
-        page(
-            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
-        ),
+        graz,
         page(
             2, "Gratz", "#REDIRECT [[Graz]]", redirect='<redirect title="x"/>'
         ),
@@ -34,15 +34,11 @@ def inputs(tmp_path):
         page(5, "Mur (disambiguation)", "A river."),
         page(6, "Mur", "Rivers. {{disambig}}"),
         page(7, "Empty", "{{Infobox|a=b}}"),
-        page(
-            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
-        ),
+        graz,
     )
     second = dump(
         page(9, "Linz", "Linz is wide. " * 3 + "Ships go there."),
-        page(
-            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
-        ),
+        graz,
         page(8, "Wels", "Wels is small."),
     )
     (tmp_path / "a.xml").write_text(first)

@@ -4,7 +4,6 @@ import os
 
 import pytest
 from annotate_runs import annotate
-from annotate_runs import articles
 from annotate_runs import break_off
 from beam_runs import TWO_THREADS
 from beam_runs import chunk
@@ -78,12 +77,3 @@ def test_dates_are_of_the_language_of_the_passages(tmp_path, vocabulary_path):
     assert metadata["parents"]["tagger"] == "links, dates of de"
     with pytest.raises(InputError, match="rules knows English"):
         annotate(str(tmp_path / "none"), tagger="rules", blocks=cut)
-
-
-def test_no_span_at_all_is_refused(tmp_path, vocabulary_path):
-    path = articles(tmp_path / "articles.jsonl", ["It is so."])
-    cut = str(tmp_path / "blocks")
-    chunk(path, cut, vocabulary_path)
-    with pytest.raises(InputError, match="rules found no span in 1 passages"):
-        annotate(str(tmp_path / "out"), blocks=cut)
-    assert sorted(os.listdir(tmp_path)) == ["articles.jsonl", "blocks"]

@@ -71,15 +71,9 @@ def test_what_the_directory_says(expected, blocks):
 
 @pytest.mark.parametrize(
     "beam_options",
-    [
-        [],
-        TWO_THREADS,
-        pytest.param(TWO_PROCESSES, marks=pytest.mark.slow),
-    ],
+    [[], TWO_THREADS, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)],
 )
-def test_same_bytes_whatever_the_workers(
-    tmp_path, blocks, expected, beam_options
-):
+def test_same_bytes_with_any_workers(tmp_path, blocks, expected, beam_options):
     output = str(tmp_path / "out")
     metadata = annotate(output, blocks=blocks, beam_options=beam_options)
     assert shard_bytes(output) == shard_bytes(expected)

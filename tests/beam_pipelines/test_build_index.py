@@ -63,9 +63,7 @@ def _found(index_dir, queries, k):
     ],
     ids=["scann", "ivf"],
 )
-def test_recall_against_a_direct_computation(
-    tmp_path, random_embeddings, rows, arguments
-):
+def test_recall_against_numpy(tmp_path, random_embeddings, rows, arguments):
     output = str(tmp_path / "index")
     metadata = _build(random_embeddings, output, **arguments)
     assert metadata == artifact.read(output, kind="index")

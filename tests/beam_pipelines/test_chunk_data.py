@@ -14,9 +14,7 @@ import re
 import pytest
 import tokenizers
 
-from realm_tf.articles import readers
 from realm_tf.operations.chunk import Chunk
-from realm_tf.text import sentences
 
 pytestmark = pytest.mark.data
 
@@ -64,32 +62,6 @@ def test_no_markup_is_left(found):
 
     assert num_words > 100_000
     assert 1000 * sum(residue.values()) / num_words < 0.5, residue
-
-
-def test_every_sentence_is_there_once(dump, found):
-    expected = {}
-    for page in readers.read_pages(dump):
-        if readers.drop_reason(page, format=readers.MEDIAWIKI):
-            continue
-        text = readers.article_text(page, format=readers.MEDIAWIKI).text
-        spans = sentences.split(text)
-        if spans:
-            expected.setdefault(
-                page.article_id, [text[start:limit] for start, limit in spans]
-            )
-    kept = {}
-    for block in found:
-        limits = [start - 1 for start in block.sentence_starts[1:]]
-        kept.setdefault(block.article_id, []).extend(
-            block.text[start:limit]
-            for start, limit in zip(
-                block.sentence_starts, [*limits, len(block.text)], strict=True
-            )
-        )
-
-    assert list(kept) == list(expected)
-    assert kept == expected
-    assert sum(map(len, kept.values())) > 5000
 
 
 def test_links_are_in_the_text(found):

@@ -171,9 +171,7 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     np.testing.assert_array_equal(np.concatenate(rows), expected)
 
 
-def test_what_does_not_belong_together_is_refused(
-    tmp_path, model_dir, blocks_dir
-):
+def test_what_does_not_belong_together(tmp_path, model_dir, blocks_dir):
     loaded = _load(model_dir)
     tokenizer = type(loaded.tokenizer)(
         loaded.tokenizer.vocabulary, lowercase=False
@@ -201,9 +199,7 @@ def test_what_does_not_belong_together_is_refused(
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
     ],
 )
-def test_wrong_arguments_are_named(
-    tmp_path, model_dir, blocks_dir, arguments, reason
-):
+def test_wrong_arguments(tmp_path, model_dir, blocks_dir, arguments, reason):
     with pytest.raises(InputError, match=reason):
         _embed(model_dir, blocks_dir, tmp_path / "embeddings", **arguments)
     assert not os.listdir(tmp_path)

@@ -59,9 +59,7 @@ def test_a_model_is_loaded_once_and_serves_every_shard(
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_values_do_not_depend_on_what_came_before(
-    tmp_path, model_dir, blocks_dir
-):
+def test_values_do_not_depend_on_the_past(tmp_path, model_dir, blocks_dir):
     # To the bit: which shard a worker gets first is chance.
     results = []
     for direction in (1, -1):
@@ -78,9 +76,7 @@ def test_values_do_not_depend_on_what_came_before(
         np.testing.assert_array_equal(first, second)
 
 
-def test_a_model_that_gives_no_numbers_is_refused(
-    tmp_path, model_dir, blocks_dir
-):
+def test_a_model_that_gives_no_numbers(tmp_path, model_dir, blocks_dir):
     loaded = model_directory.load(model_dir)
     kernel = loaded.model.block_embedder.get_layer("projection").kernel
     kernel.assign(np.full(kernel.shape, np.nan))

@@ -18,10 +18,7 @@ def test_a_part_without_blocks(tmp_path):
 
 
 def test_what_a_failure_leaves_is_removed(tmp_path):
-    with (
-        pytest.raises(RuntimeError),
-        writing(f"{tmp_path}/part") as path,
-    ):
+    with pytest.raises(RuntimeError), writing(f"{tmp_path}/part") as path:
         open(path, "wb").close()
         raise RuntimeError("stop")
     assert os.listdir(tmp_path) == []

@@ -45,10 +45,7 @@ COMMANDS = {
         "--input gs://bucket/articles.jsonl --vocab gs://bucket/vocab.txt",
         {"Chunk pages", "Keep first", "Plan shards", "Write blocks"},
     ),
-    "annotate": (
-        "--blocks gs://bucket/blocks --tagger rules",
-        {"Annotate"},
-    ),
+    "annotate": ("--blocks gs://bucket/blocks --tagger rules", {"Annotate"}),
     "embed": (
         "--model gs://bucket/model --blocks gs://bucket/blocks",
         {"Embed"},
