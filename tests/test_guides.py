@@ -9,6 +9,7 @@ cannot run here follows a paragraph with "The tests do not run ..., because
 """
 
 import contextlib
+import os
 import pathlib
 import re
 import shlex
@@ -91,7 +92,14 @@ class Shell:
                 assert cli.main(words[1:]) == 0, command
         else:
             script = f"set -euo pipefail\n{command}"
-            subprocess.run(["bash", "-c", script], check=True, timeout=60)
+            # As where the environment is activated.
+            path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+            subprocess.run(
+                ["bash", "-c", script],
+                check=True,
+                timeout=60,
+                env={**os.environ, "PATH": path},
+            )
 
     def _free_port(self, port):
         if port not in self._ports:
