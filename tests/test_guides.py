@@ -97,7 +97,7 @@ class Shell:
             subprocess.run(
                 ["bash", "-c", script],
                 check=True,
-                timeout=60,
+                timeout=600,
                 env={**os.environ, "PATH": path},
             )
 
