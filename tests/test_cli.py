@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from typing import ClassVar
+from unittest import mock
 
 import pytest
 
@@ -137,10 +138,7 @@ def test_a_reader_that_goes_away(arguments):
 def test_a_defect_keeps_its_traceback(monkeypatch, error):
     """Also the broken pipe of a connection."""
 
-    def run(fake):
-        raise error("a defect")
-
-    _command(monkeypatch, run)
+    _command(monkeypatch, mock.Mock(side_effect=error("a defect")))
     with pytest.raises(error, match="a defect"):
         cli.main(["fake"])
 
@@ -156,25 +154,22 @@ def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
     assert calls == [(2, ("--runner=X", "--flag"))]
 
 
-def test_an_input_error_is_one_line(monkeypatch, capsys):
-    def run(fake):
-        raise InputError("questions.jsonl, line 3\nis not\n  JSON.")
-
-    _command(monkeypatch, run)
-    assert cli.main(["fake"]) == 2
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (
+            InputError("questions.jsonl, line 3\nis not\n  JSON."),
+            *(2, "questions.jsonl, line 3 is not JSON.\n"),
+        ),
+        (KeyboardInterrupt(), 130, "interrupted."),
+    ],
+)
+def test_an_end_is_one_line(monkeypatch, capsys, error, status, shown):
+    _command(monkeypatch, mock.Mock(side_effect=error))
+    assert cli.main(["fake"]) == status
     printed = capsys.readouterr()
     assert not printed.out
-    assert printed.err == "realm fake: questions.jsonl, line 3 is not JSON.\n"
-
-
-def test_ctrl_c_is_one_line(monkeypatch, capsys):
-    def run(fake):
-        raise KeyboardInterrupt
-
-    _command(monkeypatch, run)
-    assert cli.main(["fake"]) == 130
-    printed = capsys.readouterr()
-    assert printed.err.startswith("realm fake: interrupted.")
+    assert printed.err.startswith(f"realm fake: {shown}")
     assert printed.err.count("\n") == 1
 
 

@@ -34,21 +34,6 @@ def test_padding_changes_nothing(make_encoder, token_batch):
     )
 
 
-def test_freeze_leaves_the_upper_part_trainable(make_encoder):
-    encoder = make_encoder(num_layers=3)
-    assert len(encoder.trainable_variables) == len(encoder.weights)
-    encoder.freeze(embeddings=True, num_layers=2)
-    assert {v.path.split("/")[0] for v in encoder.trainable_variables} == {
-        "transformer_layer_2",
-        "pooled_dense",
-    }
-    assert {v.path.split("/")[0] for v in encoder.non_trainable_weights} == {
-        *("token_embedding", "position_embedding", "segment_embedding"),
-        *("embeddings_layer_norm", "transformer_layer_0"),
-        "transformer_layer_1",
-    }
-
-
 def test_an_unknown_activation_is_refused():
     with pytest.raises(ValueError, match="activation='relu'"):
         BertEncoder(9, 1, 1, 4, 8, activation="relu")

@@ -75,9 +75,7 @@ def test_the_norm_and_its_gradients(dtype, rtol):
 @pytest.mark.parametrize(
     ("has_avx512", "computed_in"), [(True, "bfloat16"), (False, "float32")]
 )
-def test_a_bfloat16_norm_is_float32_without_avx512(
-    monkeypatch, has_avx512, computed_in
-):
+def test_a_norm_is_float32_without_avx512(monkeypatch, has_avx512, computed_in):
     import tensorflow as tf
 
     monkeypatch.setattr(precision, "onednn_has_avx512", lambda: has_avx512)

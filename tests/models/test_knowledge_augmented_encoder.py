@@ -40,11 +40,7 @@ def model(goldens):
         for name, array in goldens.items()
         if name.startswith("weights/")
     }
-    assignment.assign(
-        model,
-        MAPPING,
-        assignment.Tensors(tensors, "goldens"),
-    )
+    assignment.assign(model, MAPPING, assignment.Tensors(tensors, "goldens"))
     return model
 
 
@@ -67,17 +63,6 @@ def _log_probs(model, goldens):
     inputs, mask_ids = _rows(goldens)
     log_probs = losses.masked_lm_log_probs(model(inputs), mask_ids)
     return ops.reshape(log_probs, (2, 4, -1))
-
-
-def test_logits_are_the_peers(model, goldens):
-    inputs, _ = _rows(goldens)
-    logits = np.asarray(model(inputs)).reshape(2, 4, 4, 1000)
-    expected = goldens["out/logits"]
-    masked = np.broadcast_to(
-        goldens["in/mask_weights"][:, None] > 0, logits.shape[:3]
-    )
-    assert np.abs(expected[masked]).max() > 10
-    np.testing.assert_allclose(logits[masked], expected[masked], **TOLERANCE)
 
 
 def test_log_probs_marginals_and_loss_are_the_peers(model, goldens):

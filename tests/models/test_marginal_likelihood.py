@@ -38,9 +38,7 @@ def _expected(inputs, marginalization):
 
 
 @pytest.mark.parametrize("marginalization", losses.MARGINALIZATIONS)
-def test_a_functional_model_gives_what_the_functions_give(
-    inputs, marginalization
-):
+def test_a_functional_model_gives_what_functions_give(inputs, marginalization):
     symbolic = {
         name: keras.Input(array.shape[1:], dtype=str(array.dtype), name=name)
         for name, array in inputs.items()

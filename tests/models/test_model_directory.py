@@ -118,9 +118,7 @@ def test_the_block_tower_comes_back_alone(loaded, inputs, tmp_path):
     assert len(alone.weights) == len(expected.weights)
 
 
-def test_each_change_shows_in_its_fingerprints(
-    make_encoder, randomize, tmp_path
-):
+def test_changes_show_in_fingerprints(make_encoder, randomize, tmp_path):
     def changed(name, change):
         loaded = _loaded(make_encoder, randomize, shared=False)
         change(loaded)

@@ -112,7 +112,7 @@ def test_auto_asks_jax(monkeypatch, unasked, platform, capability, expected):
     ],
     ids=["projected", "mean", "reader", "endpoints", "masked-lm"],
 )
-def test_what_others_add_up_is_float32(
+def test_what_is_added_up_is_float32(
     make, make_encoder, token_batch, randomize
 ):
     model = make(make_encoder())
@@ -138,9 +138,7 @@ def test_what_others_add_up_is_float32(
     assert np.abs(np.asarray(found) - expected).max() > 0
 
 
-def test_the_softmax_of_attention_is_float32(
-    make_encoder, token_batch, monkeypatch
-):
+def test_attentions_softmax_is_float32(make_encoder, token_batch, monkeypatch):
     dtypes = []
     softmax = ops.softmax
 

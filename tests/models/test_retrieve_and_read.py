@@ -13,39 +13,6 @@ from realm_tf.retrieval.ivf import Ivf
 JIT = keras.backend.backend() == "jax"
 
 
-def test_the_cases_are_what_they_are_called(expected):
-    kinds = [
-        (row["has_answer"][0], any(row["has_answer"]), row["answerable"])
-        for row in expected
-    ]
-    assert kinds[:3] == [
-        (True, True, True),
-        (False, True, False),
-        (False, False, False),
-    ]
-    assert sum(expected[3]["has_answer"]) == 2
-    assert kinds[4] == (False, False, False)
-    assert sum(expected[5]["has_answer"]) == 1 and expected[5]["answerable"]
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_candidates_and_relevance(model, answers, expected, training):
-    outputs = oracle.to_numpy(model(oracle.batch(answers), training=training))
-    for row, wanted in enumerate(expected):
-        assert outputs["candidate_ids"][row].tolist() == wanted["candidates"]
-        assert outputs["has_answer"][row].tolist() == wanted["has_answer"]
-        np.testing.assert_allclose(
-            outputs["relevance_scores"][row], wanted["scores"], atol=1e-5
-        )
-    np.testing.assert_array_equal(
-        outputs["read_ids"], outputs["candidate_ids"][:, : oracle.NUM_READ]
-    )
-    np.testing.assert_array_equal(
-        outputs["read_scores"],
-        outputs["relevance_scores"][:, : oracle.NUM_READ],
-    )
-
-
 def test_every_span_score(model, answers, expected):
     outputs = oracle.to_numpy(model(oracle.batch(answers)))
     for row, wanted in enumerate(expected):
@@ -146,35 +113,6 @@ def test_blocks_without_a_wordpiece_have_no_span(model):
     assert np.isfinite(best["log_total"]).all()
 
 
-def test_another_retrievers_blocks_are_read_instead(model):
-    inputs = {
-        **oracle.pack(oracle.QUERIES[:2]),
-        "candidate_ids": np.array([[4, 0, 2, 1], [1, 3, 5, 7]], "int32"),
-        "candidate_scores": np.array(
-            [[3.0, 2.0, 1.0, 0.5], [9.0, 1.0, 0.5, 0.25]], "float32"
-        ),
-    }
-    outputs = oracle.to_numpy(model(inputs))
-    np.testing.assert_array_equal(
-        outputs["read_ids"], inputs["candidate_ids"][:, :3]
-    )
-    for row in range(2):
-        for place in range(3):
-            block = int(outputs["read_ids"][row, place])
-            wanted = oracle.spans_of(
-                model.open_qa.reader,
-                oracle.QUERIES[row],
-                block,
-                float(inputs["candidate_scores"][row, place]),
-                [],
-            )
-            assert outputs["span_scores"][row, place][
-                outputs["allowed"][row, place]
-            ].max() == pytest.approx(
-                max(score for score, _ in wanted.values()), abs=2e-5
-            )
-
-
 @pytest.mark.slow
 def test_what_was_not_found_answers_nothing_and_no_number_stops(model, answers):
     """-inf stands for no block; a tower that gives NaN must not be hidden."""
@@ -198,9 +136,7 @@ def test_what_was_not_found_answers_nothing_and_no_number_stops(model, answers):
     assert np.isfinite(losses[0]) and np.isnan(losses[1])
 
 
-def test_an_index_without_embeddings_trains_with_those_given(
-    make_model, model, answers
-):
+def test_an_index_without_embeddings_is_given_them(make_model, model, answers):
     embeddings = np.asarray(model.index.embeddings)
     approximate = make_model(index=_ivf, embeddings=embeddings)
     exact = make_model()

@@ -26,9 +26,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_saved_and_loaded_it_is_equal(
-    kind, make_encoder, randomize, token_batch, tmp_path
-):
+def test_saved_and_loaded(kind, make_encoder, randomize, token_batch, tmp_path):
     model = MAKERS[kind](
         make_encoder(
             activation="gelu",

@@ -154,9 +154,7 @@ def test_help_is_the_docstrings(capsys):
     assert "beam" not in printed
 
 
-def test_parameters_and_parents_decide_the_content(
-    tmp_path, model_dir, blocks_dir
-):
+def test_parameters_and_parents_decide_content(tmp_path, model_dir, blocks_dir):
     made = Bake(model=model_dir, output="o")
     assert made.parameters() == {
         "source": "flour",

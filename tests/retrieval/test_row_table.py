@@ -81,9 +81,7 @@ def test_what_the_weights_are(quantize, dtype, bytes_a_row):
 
 
 @pytest.mark.parametrize("quantize", row_table.QUANTIZATIONS)
-def test_rows_are_read_in_parts_and_in_any_order(
-    monkeypatch, tmp_path, quantize
-):
+def test_rows_are_read_in_parts_in_any_order(monkeypatch, tmp_path, quantize):
     np.save(tmp_path / "rows.npy", _rows(50))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     order = np.random.default_rng(1).permutation(50)
@@ -94,6 +92,5 @@ def test_rows_are_read_in_parts_and_in_any_order(
         np.testing.assert_array_equal(one, other)
     found.assign(_rows(50, seed=3))
     np.testing.assert_array_equal(
-        found.values,
-        RowTable(_rows(50, seed=3), quantize=quantize).values,
+        found.values, RowTable(_rows(50, seed=3), quantize=quantize).values
     )

@@ -28,8 +28,7 @@ def blocks():
 
 def _layer(blocks):
     return WordpieceBm25(
-        hybrid.postings(*blocks, VOCABULARY_SIZE, unk_id=199),
-        name="lexical",
+        hybrid.postings(*blocks, VOCABULARY_SIZE, unk_id=199), name="lexical"
     )
 
 

@@ -30,14 +30,6 @@ def _random_rows(random, *, num_rows, longest):
     ]
 
 
-def test_a_pair_is_spelled_out():
-    assert _pack([[10, 11], [12]], [[20], [21, 22, 23]], max_length=7) == {
-        "token_ids": [[2, 10, 11, 3, 20, 3, 1], [2, 12, 3, 21, 22, 23, 3]],
-        "segment_ids": [[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]],
-        "padding_mask": [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]],
-    }
-
-
 @pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0), (1, 0)])
 @pytest.mark.parametrize("num_segments", [1, 2])
 @pytest.mark.parametrize("max_length", [4, 9, 16, 40])

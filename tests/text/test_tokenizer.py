@@ -78,9 +78,7 @@ def test_offsets_slice_the_text(text, expected):
     ("pieces", "lowercase"),
     [(["city", "[Unused1]", "[U]"], True), (["city", "##C"], False)],
 )
-def test_a_capital_letter_says_that_a_vocabulary_is_cased(
-    tmp_path, pieces, lowercase
-):
+def test_a_capital_letter_tells_a_cased_vocabulary(tmp_path, pieces, lowercase):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*SPECIAL, *pieces]))
     found = tokenizer_lib.Tokenizer.from_file(str(path))

@@ -128,7 +128,7 @@ def test_indices_are_whole_and_as_old_as_the_logs_say(tmp_path):
 
 
 @pytest.mark.parametrize("every_steps", [0, 3])
-def test_training_that_waits_has_an_index_every_so_many_steps(
+def test_training_that_waits_has_an_index_every_few_steps(
     every_steps, tmp_path
 ):
     refresh, seen = _fit(
