@@ -11,7 +11,6 @@ from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.calibration import least_confidence
 from realm_tf.answering.calibration import relevance_weight_of
 from realm_tf.answering.corpus import retrieve_and_read
-from realm_tf.answering.predict import LEAST_SCORE
 from realm_tf.answering.predict import NUM_BEST
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.artifacts import question_files as data
@@ -20,6 +19,7 @@ from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import num_bytes
 from realm_tf.export.corpus_part import text_of
 from realm_tf.models import packing
+from realm_tf.models.block_reading import LEAST_SCORE
 from realm_tf.models.block_reading import best_spans
 from realm_tf.models.question_rules import QuestionRules
 from realm_tf.retrieval.brute_force import BruteForce
@@ -125,9 +125,7 @@ class RealmModule(tf.Module):
         outputs = self._keras.retrieve_and_read(inputs, training=False)
         spans = best_spans(
             self._rules(outputs, inputs["token_ids"], self.corpus.is_common),
-            num_best=tf.minimum(
-                NUM_BEST, tf.reduce_prod(tf.shape(outputs["span_scores"])[1:])
-            ),
+            num_best=NUM_BEST,
         )
         are_sentences = self._rules.asks_whether(inputs["token_ids"])
         rows = tf.where(

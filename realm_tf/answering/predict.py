@@ -15,7 +15,9 @@ import numpy as np
 from realm_tf.answering import calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
-from realm_tf.models.block_reading import best_spans
+from realm_tf.models.block_reading import LEAST_SCORE
+from realm_tf.models.block_reading import best_of_all
+from realm_tf.models.block_reading import best_of_blocks
 from realm_tf.models.cpu_operations import only_for_this_process
 from realm_tf.models.question_rules import QuestionRules
 from realm_tf.text import answer_spans
@@ -25,8 +27,6 @@ NUM_READER_BLOCKS = 5
 NUM_RETRIEVED = 20
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
-# `best_spans` gives a far lower score to a place without a span.
-LEAST_SCORE = -1e29
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,14 +97,13 @@ class Prediction(Span):
 
 
 NO_ANSWER = Prediction()
-# Outputs of the model for predictions, and its inputs from a retriever.
-_CHOSEN_FROM = (
-    *("read_ids", "read_scores", "read_relevance"),
-    *("candidate_ids", "relevance_scores"),
-    *("joint_ids", "block_positions", "span_scores", "allowed"),
-)
-_OF_BLOCKS = ("read_ids", "candidate_ids", "relevance_scores")
-_OF_CANDIDATES = ("candidate_scores", "candidate_ids")
+# What is kept of a block that no retriever has found.
+_UNREAD = {
+    "starts": np.full(NUM_BEST, -1, "int32"),
+    "limits": np.full(NUM_BEST, -1, "int32"),
+    "scores": np.full(NUM_BEST, 10 * LEAST_SCORE, "float32"),
+    "totals": np.float32(10 * LEAST_SCORE),
+}
 
 
 class Predictor:
@@ -167,30 +166,108 @@ class Predictor:
         return self.choose(questions, read)
 
     def read(
-        self, questions: list[str], *, search: Callable | None = None
+        self,
+        questions: list[str],
+        *,
+        search: Callable | None = None,
+        known: dict | None = None,
     ) -> Iterator[tuple[list[int], dict]]:
         """Reads for each question; what `choose` makes predictions of.
 
         Args:
             questions: list of str.
             search: as of `predict`.
+            known: dict. With `search`: what has been read, by question and
+                block id, is not read again; what is read comes to it. Defaults
+                to `None`: nothing.
 
         Yields:
-            `(numbers of questions, outputs of the model)`, a batch each.
+            `(numbers of questions, the best spans of their blocks)`, a batch
+            each.
         """
         tokenizer = self._corpus.loaded.tokenizer
+        if search is not None:
+            known = {} if known is None else known
+            scores, found = search(questions, self._num_candidates)[:2]
+            places = self._read_unknown(questions, scores, found, known)
         for batch, rows in data.batches_by_length(
             questions, tokenizer, self._batch_size
         ):
             inputs = data.pack_queries(rows, tokenizer.pad_id)
-            if search is not None:
-                found = search(
-                    [questions[row] for row in batch], self._num_candidates
-                )
-                inputs.update(zip(_OF_CANDIDATES, found, strict=False))
-            outputs = self._compute(inputs)
-            chosen = {name: outputs[name] for name in _CHOSEN_FROM}
-            yield batch, chosen | {"question_ids": inputs["token_ids"]}
+            question_ids = inputs["token_ids"]
+            if search is None:
+                outputs = self._compute(inputs)
+                columns = {
+                    "of_blocks": self._best_of_blocks(outputs, question_ids),
+                    "relevance_scores": outputs["relevance_scores"],
+                    "candidate_ids": outputs["candidate_ids"],
+                }
+            else:
+                read = [
+                    [known.get(p, _UNREAD) for p in places[r]] for r in batch
+                ]
+                columns = {
+                    "of_blocks": {
+                        name: np.array([[b[name] for b in row] for row in read])
+                        for name in _UNREAD
+                    },
+                    "relevance_scores": scores[batch],
+                    "candidate_ids": found[batch],
+                }
+            yield batch, {**columns, "question_ids": question_ids}
+
+    def _read_unknown(self, questions, scores, found, known):
+        """Reads blocks; gives question and block id of each place.
+
+        Of like length together, whichever questions they are read for.
+        """
+        tokenizer = self._corpus.loaded.tokenizer
+        num_read = min(self._model.num_reader_blocks, found.shape[1])
+        places = [
+            [(question, block_id) for block_id in row[:num_read].tolist()]
+            for question, row in zip(questions, found, strict=True)
+        ]
+        is_found = np.isfinite(scores)
+        unknown = dict.fromkeys(
+            pair
+            for row, pairs in enumerate(places)
+            for place, pair in enumerate(pairs)
+            if is_found[row, place] and pair not in known
+        )
+        rows = {
+            question: data.query_wordpieces(question, tokenizer)
+            for question, _ in unknown
+        }
+        lengths = self._corpus.records.lengths
+        order = sorted(
+            (pair for pair in unknown if len(rows[pair[0]]) > 2),
+            key=lambda pair: len(rows[pair[0]]) + lengths[pair[1]],
+        )
+        size = self._batch_size * num_read
+        for first in range(0, len(order), size):
+            pairs = order[first : first + size]
+            inputs = data.pack_queries(
+                [rows[question] for question, _ in pairs], tokenizer.pad_id
+            )
+            inputs["candidate_ids"] = np.array(
+                [[block_id] for _, block_id in pairs], "int32"
+            )
+            inputs["candidate_scores"] = np.zeros((len(pairs), 1), "float32")
+            best = self._best_of_blocks(
+                self._compute(inputs), inputs["token_ids"]
+            )
+            for row, pair in enumerate(pairs):
+                known[pair] = {
+                    name: each[row, 0] for name, each in best.items()
+                }
+        return places
+
+    def _best_of_blocks(self, outputs, question_ids):
+        outputs = self._rules(
+            outputs, question_ids, self._corpus.records.is_common
+        )
+        best = best_of_blocks(outputs, num_best=NUM_BEST)
+        return {name: np.asarray(each) for name, each in best.items()}
 
     def choose(
         self,
@@ -204,30 +281,31 @@ class Predictor:
         Args:
             questions: list of str.
             read: iterable. Of `read`.
-            relevance_weight: float. Another one than it was read with. Defaults
-                to `None`: that one.
+            relevance_weight: float. Defaults to `None`: the model's.
 
         Returns:
             list of `Prediction`, in the order of the questions.
         """
+        if relevance_weight is None:
+            relevance_weight = self._model.reading.relevance_weight
         predictions = [NO_ANSWER] * len(questions)
-        for batch, outputs in read:
-            if relevance_weight is not None:
-                outputs = self._model.reading.weighed(outputs, relevance_weight)
-            question_ids = outputs["question_ids"]
-            spans = best_spans(
-                self._rules(
-                    outputs, question_ids, self._corpus.records.is_common
-                ),
-                num_best=min(
-                    NUM_BEST, np.prod(outputs["span_scores"].shape[1:])
-                ),
+        for batch, found in read:
+            num_read = found["of_blocks"]["totals"].shape[1]
+            scores = np.asarray(found["relevance_scores"])
+            read_scores = scores[:, :num_read]
+            spans = best_of_all(
+                found["of_blocks"],
+                read_scores,
+                # 0 x -inf is none.
+                relevance_weight
+                * np.where(np.isneginf(read_scores), 0.0, read_scores),
+                num_best=NUM_BEST,
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
-            for name in _OF_BLOCKS:
-                spans[name] = np.asarray(outputs[name])
+            spans["relevance_scores"] = scores
+            spans["candidate_ids"] = np.asarray(found["candidate_ids"])
             spans["is_sentence"] = np.asarray(
-                self._rules.asks_whether(question_ids)
+                self._rules.asks_whether(found["question_ids"])
             )
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(spans, position)
@@ -244,7 +322,8 @@ class Predictor:
             return self._functions[names](inputs)
 
     def _prediction(self, spans, row):
-        read = spans["read_ids"][row].tolist()
+        num_read = spans["candidate_starts"].shape[1]
+        read = spans["candidate_ids"][row, :num_read].tolist()
         # Others only fill the places of blocks.
         is_found = np.isfinite(spans["relevance_scores"][row])
         return calibration.choose(

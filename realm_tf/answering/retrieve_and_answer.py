@@ -7,6 +7,7 @@ import numpy as np
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
 from realm_tf.answering import relevance_weight as relevance_weights
+from realm_tf.answering import sharing
 from realm_tf.answering.oracle import Given
 from realm_tf.answering.oracle import Hiding
 from realm_tf.answering.oracle import Oracle
@@ -92,7 +93,10 @@ def answer(
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
-    corpus = Corpus.load(model, blocks, index, precision=precision)
+    corpus, known = sharing.kept(
+        (*(each.fingerprint for each in (model, blocks, index)), precision),
+        lambda: (Corpus.load(model, blocks, index, precision=precision), {}),
+    )
     answered = Answered(records=corpus.records)
     if retriever == "hybrid":
         if lexical_weight == FIT:
@@ -113,10 +117,9 @@ def answer(
             corpus,
             num_candidates=recall.NUM_RANKED,
             num_reader_blocks=num_reader_blocks,
-            lexical_weight=answered.lexical_weight,
         )
         answered.relevance_weight = relevance_weight
-        _read(answered, predictor, search, asked, calibrate)
+        _read(answered, predictor, search, asked, calibrate, known)
         answered.ranking = [each.retrieved for each in answered.predictions]
     else:
         answered.ranking = _ranking(search, texts)
@@ -135,16 +138,17 @@ def _retriever(corpus, name, asked, lexical_weight):
     )
 
 
-def _read(answered, predictor, retriever, asked, calibrate):
+def _read(answered, predictor, retriever, asked, calibrate, known):
     """Reads what a retriever finds, and again what is left by hiding."""
     texts = [question.question for question in asked]
-    is_predictors = isinstance(retriever, retrievers.Dense)
-    search = None if is_predictors else retriever.search
-    read = predictor.read(texts, search=search)
+    read = predictor.read(texts, search=retriever.search, known=known)
     if answered.relevance_weight == FIT:
         read = list(read)
         answered.relevance_weight = relevance_weights.fit(
-            asked, predictor.choose(texts, read)
+            asked,
+            predictor.choose(
+                texts, read, relevance_weight=relevance_weights.AS_LEARNED
+            ),
         )
     weight = {"relevance_weight": answered.relevance_weight}
     answered.predictions = predictor.choose(texts, read, **weight)
@@ -155,7 +159,7 @@ def _read(answered, predictor, retriever, asked, calibrate):
             asked,
             depth=recall.NUM_RANKED,
         )
-        read = predictor.read(texts, search=hiding.search)
+        read = predictor.read(texts, search=hiding.search, known=known)
         answered.unanswerable = predictor.choose(texts, read, **weight)
 
 

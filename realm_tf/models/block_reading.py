@@ -15,6 +15,8 @@ from realm_tf.models.packing import trim
 
 # Blocks of like length that are read together, but in training.
 _ROWS_PER_GROUP = 8
+# Of a place without a span, and what is above it.
+_NONE, LEAST_SCORE = -1e30, -1e29
 
 
 @dataclasses.dataclass(eq=False)
@@ -126,27 +128,6 @@ class BlockReading:
         alone = outputs["span_scores"] - relevance
         return alone, ops.stop_gradient(relevance - total)
 
-    def weighed(self, outputs, relevance_weight):
-        """Outputs as they would be with another `relevance_weight`.
-
-        Args:
-            outputs: dict of tensors or arrays. Result of a call.
-            relevance_weight: float.
-
-        Returns:
-            dict, with other `span_scores` and `read_relevance`.
-        """
-        difference = relevance_weight - self.relevance_weight
-        # A place without a block has a score of -inf: 0 x -inf is none.
-        if not difference:
-            return outputs
-        return {
-            **outputs,
-            "span_scores": outputs["span_scores"]
-            + difference * outputs["read_scores"][:, :, None, None],
-            "read_relevance": relevance_weight * outputs["read_scores"],
-        }
-
     def join(self, query, read_ids, reads_titles=None):
         """Packs the reader's inputs.
 
@@ -215,8 +196,48 @@ class BlockReading:
         return ops.logical_and(ops.reshape(matches, shape), outputs["allowed"])
 
 
-def best_spans(outputs, *, num_best):
-    """The best span of each block, and the best spans of all blocks.
+def best_of_blocks(outputs, *, num_best):
+    """The best spans of each block by r(s), and their sum.
+
+    Args:
+        outputs: dict. Result of `RetrieveAndRead`, arrays or tensors.
+        num_best: int.
+
+    Returns:
+        A dict of tensors. `starts`, `limits` and `scores`, `(batch_size,
+        num_read, num_best)`, best first, in wordpieces of the body (`[start,
+        limit)`): where there are fewer spans, the last scores are below
+        `LEAST_SCORE`. `totals`, `(batch_size, num_read)`: log sum exp of r over
+        all spans of a block.
+    """
+    allowed = outputs["allowed"]
+    relevance = outputs["read_relevance"][..., None, None]
+    scores = ops.where(
+        allowed, ops.cast(outputs["span_scores"] - relevance, "float32"), _NONE
+    )
+    batch_size, num_read, length, width = ops.shape(scores)
+    flat = (batch_size, num_read, length * width)
+    # (b, r, l * w + n)
+    padded = ops.pad(
+        ops.reshape(scores, flat),
+        [[0, 0], [0, 0], [0, num_best]],
+        constant_values=_NONE,
+    )
+    best_scores, best = ops.top_k(padded, num_best)
+    best = ops.minimum(ops.cast(best, "int32"), length * width - 1)
+    starts = ops.take_along_axis(
+        outputs["block_positions"], best // width, axis=-1
+    )
+    return {
+        "starts": starts,
+        "limits": ops.where(starts < 0, -1, starts + best % width + 1),
+        "scores": best_scores,
+        "totals": losses.masked_logsumexp(scores, allowed, axis=(2, 3)),
+    }
+
+
+def best_of_all(of_blocks, read_scores, relevance, *, num_best):
+    """The best spans of the blocks read for a question.
 
         share = exp(g(s)) / (sum_s' exp(g(s')) + sum_z exp(v f(x,z)))
         g(s)  = r(s) + v f(x,z)
@@ -226,8 +247,10 @@ def best_spans(outputs, *, num_best):
     one "none" of 0 beside spans of r(s) + log p(z|x).
 
     Args:
-        outputs: dict. Result of `RetrieveAndRead`, arrays or tensors.
-        num_best: int. Length of the n-best list, at most the number of spans.
+        of_blocks: dict. Result of `best_of_blocks`, arrays or tensors.
+        read_scores: float tensor `(batch_size, num_read)`. f(x,z).
+        relevance: float tensor of that shape. v f(x,z).
+        num_best: int. Length of the n-best list, at most that of a block's.
 
     Returns:
         A dict of tensors. `candidate_starts`, `candidate_limits` and
@@ -240,55 +263,50 @@ def best_spans(outputs, *, num_best):
         first; `nbest_reader_scores`, the same shape: r alone. `log_total`,
         `(batch_size,)`: log sum exp over all spans read and "none".
     """
+    is_span = of_blocks["scores"] > LEAST_SCORE
+    # (b, r)
+    is_read = is_span[..., 0]
+    relevance = ops.where(is_read, ops.cast(relevance, "float32"), 0.0)
+    # (b, r, n)
     scores = ops.where(
-        outputs["allowed"],
-        ops.cast(outputs["span_scores"], "float32"),
-        -1e30,
+        is_span, of_blocks["scores"] + relevance[..., None], _NONE
     )
-    batch_size, num_read, length, width = ops.shape(scores)
-    positions = outputs["block_positions"]
-    # (b, r, l * w)
-    of_block = ops.reshape(scores, (batch_size, num_read, length * width))
-    best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
-    starts, limits = _limits(positions, best[..., None], width)
-    # (b, r * l * w)
-    of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
-    nbest_scores, nbest = ops.top_k(of_all, num_best)
-    relevance = ops.cast(outputs["read_relevance"], "float32")
-    log_total = ops.logaddexp(
-        losses.masked_logsumexp(
-            of_all, ops.reshape(outputs["allowed"], ops.shape(of_all)), axis=1
-        ),
-        losses.masked_logsumexp(
-            relevance, ops.any(outputs["allowed"], axis=(2, 3)), axis=1
-        ),
-    )
+    batch_size, num_read, num_spans = ops.shape(scores)
+    flat = (batch_size, num_read * num_spans)
+    nbest_scores, nbest = ops.top_k(ops.reshape(scores, flat), num_best)
     nbest = ops.cast(nbest, "int32")
-    nbest_positions = nbest // (length * width)
-    nbest_starts, nbest_limits = _limits(
-        ops.reshape(positions, (batch_size, num_read * length)), nbest, width
+    starts, limits, of_reader = (
+        ops.take_along_axis(ops.reshape(of_blocks[name], flat), nbest, axis=1)
+        for name in ("starts", "limits", "scores")
+    )
+    log_total = ops.logaddexp(
+        losses.masked_logsumexp(of_blocks["totals"] + relevance, is_read, 1),
+        losses.masked_logsumexp(relevance, is_read, 1),
     )
     return {
-        "candidate_starts": starts[..., 0],
-        "candidate_limits": limits[..., 0],
-        "candidate_scores": ops.max(of_block, axis=-1),
+        "candidate_starts": of_blocks["starts"][..., 0],
+        "candidate_limits": of_blocks["limits"][..., 0],
+        "candidate_scores": scores[..., 0],
         "candidate_log_probs": ops.log_softmax(
-            ops.cast(outputs["read_scores"], "float32"), axis=-1
+            ops.cast(read_scores, "float32"), axis=-1
         ),
-        "nbest_positions": nbest_positions,
-        "nbest_starts": nbest_starts,
-        "nbest_limits": nbest_limits,
+        "nbest_positions": nbest // num_spans,
+        "nbest_starts": starts,
+        "nbest_limits": limits,
         "nbest_scores": nbest_scores,
-        "nbest_reader_scores": nbest_scores
-        - ops.take_along_axis(relevance, nbest_positions, axis=1),
+        "nbest_reader_scores": of_reader,
         "log_total": log_total,
     }
 
 
-def _limits(positions, spans, width):
-    """Where spans, numbered by place and width, start and end in bodies."""
-    starts = ops.take_along_axis(positions, spans // width, axis=-1)
-    return starts, ops.where(starts < 0, -1, starts + spans % width + 1)
+def best_spans(outputs, *, num_best):
+    """`best_of_all` of what `RetrieveAndRead` gives, arrays or tensors."""
+    return best_of_all(
+        best_of_blocks(outputs, num_best=num_best),
+        outputs["read_scores"],
+        outputs["read_relevance"],
+        num_best=num_best,
+    )
 
 
 def in_length_groups(function, joined, num_groups):

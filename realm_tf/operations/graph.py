@@ -9,6 +9,7 @@ import os
 import sys
 import time
 
+from realm_tf.answering.sharing import sharing
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.errors import InputError
@@ -125,6 +126,10 @@ class Graph:
         """
         # A changed input must not show after hours.
         self.plan()
+        with sharing():
+            self._run_steps()
+
+    def _run_steps(self):
         total = len(self._steps)
         for number, step in enumerate(self.steps, start=1):
             label = f"[{number}/{total}] {step.title}"

@@ -17,6 +17,7 @@ from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.bm25 import Bm25
+from realm_tf.retrieval.retrievers import Dense
 from realm_tf.text.answers import normalize_answer
 
 QUESTIONS = [
@@ -259,3 +260,35 @@ def test_another_retrievers_blocks_are_read(corpus, predictor):
             )[0]
             assert candidate.answer == text
             assert candidate.score == pytest.approx(score, abs=1e-4)
+
+
+def test_blocks_are_read_once_for_a_question(
+    corpus, predictor, predictions, monkeypatch
+):
+    num_rows = []
+    compute = predictor._compute
+
+    def counted(inputs):
+        num_rows.append(len(inputs["candidate_ids"]))
+        return compute(inputs)
+
+    monkeypatch.setattr(predictor, "_compute", counted)
+    known = {}
+    for retriever in (
+        Dense(corpus),
+        Bm25(corpus.records.titles, corpus.records.texts),
+        Dense(corpus),
+    ):
+        read = predictor.read(QUESTIONS, search=retriever.search, known=known)
+        found = predictor.choose(QUESTIONS, read)
+    _assert_same(found, predictions)
+    again = predictor.predict(QUESTIONS, search=retriever.search)
+    _assert_same(again, predictions)
+    pairs = {
+        (question, block_id)
+        for question, prediction in zip(QUESTIONS, found, strict=True)
+        for block_id in _read(prediction)
+    }
+    assert pairs < known.keys()
+    # Each once, and without `known` again.
+    assert sum(num_rows) == len(known) + len(pairs)

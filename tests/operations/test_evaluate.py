@@ -25,6 +25,7 @@ from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.operations.evaluate import Evaluate
+from realm_tf.operations.graph import Graph
 from realm_tf.retrieval import retrievers
 
 ASKED = [
@@ -89,6 +90,38 @@ def _evaluate(world, name, **changes):
 @pytest.fixture(scope="module")
 def evaluated(world):
     return _evaluate(world, "evaluation")
+
+
+def test_evaluations_of_a_list_open_the_corpus_once(world, monkeypatch):
+    load, opened = Corpus.load, []
+
+    def counted(*arguments, **options):
+        opened.append(arguments)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(Corpus, "load", counted)
+    names = ("model", "blocks", "index", "questions")
+    graph = Graph()
+    listed = {
+        name: graph.add(
+            Evaluate(
+                **{key: world[key] for key in names},
+                retriever=name,
+                output=world["root"] / f"listed-{name}",
+            )
+        )
+        for name in ("bm25", "realm")
+    }
+    graph.run()
+    assert len(opened) == 1
+    for name, found in listed.items():
+        alone = _evaluate(world, f"alone-{name}", retriever=name)
+        for one, other in zip(
+            found.predictions, alone.predictions, strict=True
+        ):
+            assert one["prediction"] == other["prediction"]
+            assert one["score"] == pytest.approx(other["score"], abs=1e-4)
+    assert len(opened) == 3
 
 
 def test_metrics_recomputed_from_the_predictions(world, evaluated):
