@@ -97,13 +97,17 @@ class Prediction(Span):
 
 
 NO_ANSWER = Prediction()
-# What is kept of a block that no retriever has found.
-_UNREAD = {
-    "starts": np.full(NUM_BEST, -1, "int32"),
-    "limits": np.full(NUM_BEST, -1, "int32"),
-    "scores": np.full(NUM_BEST, 10 * LEAST_SCORE, "float32"),
-    "totals": np.float32(10 * LEAST_SCORE),
-}
+# What is kept of a question and a block: of `best_of_blocks`.
+_BEST = np.dtype(
+    [
+        *((name, "int32", NUM_BEST) for name in ("starts", "limits")),
+        ("scores", "float32", NUM_BEST),
+        ("totals", "float32"),
+    ]
+)
+
+
+_OF_SEARCH = ("relevance_scores", "candidate_ids")
 
 
 class Predictor:
@@ -186,88 +190,73 @@ class Predictor:
             each.
         """
         tokenizer = self._corpus.loaded.tokenizer
+        batches = list(
+            data.batches_by_length(questions, tokenizer, self._batch_size)
+        )
         if search is not None:
             known = {} if known is None else known
             scores, found = search(questions, self._num_candidates)[:2]
-            places = self._read_unknown(questions, scores, found, known)
-        for batch, rows in data.batches_by_length(
-            questions, tokenizer, self._batch_size
-        ):
+            read = found[:, : self._model.num_reader_blocks].tolist()
+            self._read_unknown(questions, batches, read, known)
+        for batch, rows in batches:
             inputs = data.pack_queries(rows, tokenizer.pad_id)
-            question_ids = inputs["token_ids"]
             if search is None:
                 outputs = self._compute(inputs)
-                columns = {
-                    "of_blocks": self._best_of_blocks(outputs, question_ids),
-                    "relevance_scores": outputs["relevance_scores"],
-                    "candidate_ids": outputs["candidate_ids"],
-                }
+                best = self._best_of_blocks(outputs, inputs)
             else:
-                read = [
-                    [known.get(p, _UNREAD) for p in places[r]] for r in batch
-                ]
-                columns = {
-                    "of_blocks": {
-                        name: np.array([[b[name] for b in row] for row in read])
-                        for name in _UNREAD
-                    },
+                outputs = {
                     "relevance_scores": scores[batch],
                     "candidate_ids": found[batch],
                 }
-            yield batch, {**columns, "question_ids": question_ids}
+                best = np.array(
+                    [[known[questions[p], z] for z in read[p]] for p in batch]
+                )
+            yield (
+                batch,
+                {
+                    "best": best,
+                    "question_ids": inputs["token_ids"],
+                    **{name: np.asarray(outputs[name]) for name in _OF_SEARCH},
+                },
+            )
 
-    def _read_unknown(self, questions, scores, found, known):
-        """Reads blocks; gives question and block id of each place.
-
-        Of like length together, whichever questions they are read for.
-        """
-        tokenizer = self._corpus.loaded.tokenizer
-        num_read = min(self._model.num_reader_blocks, found.shape[1])
-        places = [
-            [(question, block_id) for block_id in row[:num_read].tolist()]
-            for question, row in zip(questions, found, strict=True)
-        ]
-        is_found = np.isfinite(scores)
-        unknown = dict.fromkeys(
-            pair
-            for row, pairs in enumerate(places)
-            for place, pair in enumerate(pairs)
-            if is_found[row, place] and pair not in known
-        )
-        rows = {
-            question: data.query_wordpieces(question, tokenizer)
-            for question, _ in unknown
+    def _read_unknown(self, questions, batches, read, known):
+        """Of like length together, whichever questions blocks are read for."""
+        unknown = {
+            (questions[place], block_id): row
+            for batch, rows in batches
+            for place, row in zip(batch, rows, strict=True)
+            for block_id in read[place]
+            if (questions[place], block_id) not in known
         }
         lengths = self._corpus.records.lengths
         order = sorted(
-            (pair for pair in unknown if len(rows[pair[0]]) > 2),
-            key=lambda pair: len(rows[pair[0]]) + lengths[pair[1]],
+            unknown, key=lambda pair: len(unknown[pair]) + lengths[pair[1]]
         )
-        size = self._batch_size * num_read
+        size = self._batch_size * self._model.num_reader_blocks
         for first in range(0, len(order), size):
             pairs = order[first : first + size]
             inputs = data.pack_queries(
-                [rows[question] for question, _ in pairs], tokenizer.pad_id
+                [unknown[pair] for pair in pairs],
+                self._corpus.loaded.tokenizer.pad_id,
             )
             inputs["candidate_ids"] = np.array(
                 [[block_id] for _, block_id in pairs], "int32"
             )
             inputs["candidate_scores"] = np.zeros((len(pairs), 1), "float32")
-            best = self._best_of_blocks(
-                self._compute(inputs), inputs["token_ids"]
-            )
-            for row, pair in enumerate(pairs):
-                known[pair] = {
-                    name: each[row, 0] for name, each in best.items()
-                }
-        return places
+            best = self._best_of_blocks(self._compute(inputs), inputs)
+            known.update(zip(pairs, best[:, 0], strict=True))
 
-    def _best_of_blocks(self, outputs, question_ids):
+    def _best_of_blocks(self, outputs, inputs):
+        """`_BEST` of each block read, `(batch_size, num_read)`."""
         outputs = self._rules(
-            outputs, question_ids, self._corpus.records.is_common
+            outputs, inputs["token_ids"], self._corpus.records.is_common
         )
         best = best_of_blocks(outputs, num_best=NUM_BEST)
-        return {name: np.asarray(each) for name, each in best.items()}
+        found = np.empty(best["totals"].shape, _BEST)
+        for name in _BEST.names:
+            found[name] = np.asarray(best[name])
+        return found
 
     def choose(
         self,
@@ -290,11 +279,10 @@ class Predictor:
             relevance_weight = self._model.reading.relevance_weight
         predictions = [NO_ANSWER] * len(questions)
         for batch, found in read:
-            num_read = found["of_blocks"]["totals"].shape[1]
-            scores = np.asarray(found["relevance_scores"])
-            read_scores = scores[:, :num_read]
+            best = found["best"]
+            read_scores = found["relevance_scores"][:, : best.shape[1]]
             spans = best_of_all(
-                found["of_blocks"],
+                {name: best[name] for name in _BEST.names},
                 read_scores,
                 # 0 x -inf is none.
                 relevance_weight
@@ -302,8 +290,7 @@ class Predictor:
                 num_best=NUM_BEST,
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
-            spans["relevance_scores"] = scores
-            spans["candidate_ids"] = np.asarray(found["candidate_ids"])
+            spans |= {name: found[name] for name in _OF_SEARCH}
             spans["is_sentence"] = np.asarray(
                 self._rules.asks_whether(found["question_ids"])
             )

@@ -13,7 +13,8 @@ from realm_tf.models import packing
 from realm_tf.models.fixed_weight import mark_as_given
 from realm_tf.models.packing import trim
 
-# Blocks of like length that are read together, but in training.
+# Blocks of like length that are read together, but in training; where all are
+# so few, as for one question, each is read alone, without padding.
 _ROWS_PER_GROUP = 8
 # Of a place without a span, and what is above it.
 _NONE, LEAST_SCORE = -1e30, -1e29
@@ -197,7 +198,7 @@ class BlockReading:
 
 
 def best_of_blocks(outputs, *, num_best):
-    """The best spans of each block by r(s), and their sum.
+    """The best spans of each block by r(s), and the sum over all.
 
     Args:
         outputs: dict. Result of `RetrieveAndRead`, arrays or tensors.
@@ -217,7 +218,6 @@ def best_of_blocks(outputs, *, num_best):
     )
     batch_size, num_read, length, width = ops.shape(scores)
     flat = (batch_size, num_read, length * width)
-    # (b, r, l * w + n)
     padded = ops.pad(
         ops.reshape(scores, flat),
         [[0, 0], [0, 0], [0, num_best]],
@@ -254,20 +254,17 @@ def best_of_all(of_blocks, read_scores, relevance, *, num_best):
 
     Returns:
         A dict of tensors. `candidate_starts`, `candidate_limits` and
-        `candidate_scores`, `(batch_size, num_reader_blocks)`: the best span
-        of each block, in wordpieces of its body (`[start, limit)`; start is
-        -1 if the block has none). `candidate_log_probs`, the same shape: the
-        log-softmax of the relevance over the blocks read. `nbest_positions`
-        (place of the block among those read), `nbest_starts`,
-        `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
-        first; `nbest_reader_scores`, the same shape: r alone. `log_total`,
-        `(batch_size,)`: log sum exp over all spans read and "none".
+        `candidate_scores`, `(batch_size, num_read)`: the best span of each
+        block; start is -1 if it has none. `candidate_log_probs`, the same
+        shape: the log-softmax of f over the blocks. `nbest_positions` (place of
+        the block), `nbest_starts`, `nbest_limits`, `nbest_scores`,
+        `(batch_size, num_best)`, best first; `nbest_reader_scores`, the same
+        shape: r. `log_total`, `(batch_size,)`: log sum exp of spans and "none".
     """
-    is_span = of_blocks["scores"] > LEAST_SCORE
-    # (b, r)
+    is_found = ops.greater(read_scores, -np.inf)[..., None]
+    is_span = (of_blocks["scores"] > LEAST_SCORE) & is_found
     is_read = is_span[..., 0]
     relevance = ops.where(is_read, ops.cast(relevance, "float32"), 0.0)
-    # (b, r, n)
     scores = ops.where(
         is_span, of_blocks["scores"] + relevance[..., None], _NONE
     )
@@ -287,9 +284,7 @@ def best_of_all(of_blocks, read_scores, relevance, *, num_best):
         "candidate_starts": of_blocks["starts"][..., 0],
         "candidate_limits": of_blocks["limits"][..., 0],
         "candidate_scores": scores[..., 0],
-        "candidate_log_probs": ops.log_softmax(
-            ops.cast(read_scores, "float32"), axis=-1
-        ),
+        "candidate_log_probs": ops.log_softmax(read_scores, axis=-1),
         "nbest_positions": nbest // num_spans,
         "nbest_starts": starts,
         "nbest_limits": limits,
@@ -340,12 +335,11 @@ def in_groups_of(function, joined, rows_per_group, *, shape):
     """As `in_length_groups`, with as many groups as the rows need.
 
     For rows that are not known when a graph is made: the groups are the steps
-    of a loop, and one row or few are one group. On the TensorFlow backend;
-    elsewhere shapes are fixed, and the rows are one group.
+    of a loop, and where the rows are at most one group, each is a step. On the
+    TensorFlow backend; elsewhere shapes are fixed, and the rows are one group.
 
     Args:
-        function: as of `in_length_groups`.
-        joined: as of `in_length_groups`.
+        function, joined: as of `in_length_groups`.
         rows_per_group: int. At most so many rows in a group.
         shape: tuple of int. Of what the function gives, without
             `(num_rows, length)`.
@@ -358,6 +352,7 @@ def in_groups_of(function, joined, rows_per_group, *, shape):
     import tensorflow as tf
 
     num_rows = ops.shape(joined["padding_mask"])[0]
+    rows_per_group = ops.where(num_rows <= rows_per_group, 1, rows_per_group)
     # One group even of no rows: a loop of no steps has no shape. Groups of
     # like size overlap least.
     num_groups = ops.maximum(

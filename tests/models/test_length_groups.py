@@ -48,3 +48,6 @@ def test_rows_in_groups_are_those_of_all_at_once(num_rows, num_groups):
         for group, (rows, width) in enumerate(widths):
             last = min(group * size, num_rows - size) + size - 1
             assert (rows, width) == (size, ordered[last])
+    if IS_TENSORFLOW and not num_groups and 0 < num_rows <= 4:
+        # Few rows are alone, without padding.
+        assert widths == [(1, length) for length in np.sort(lengths)]
