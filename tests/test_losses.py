@@ -217,8 +217,7 @@ def test_bfloat16_is_read_exactly_and_computed_in_float32(form):
 
 
 @pytest.mark.parametrize(
-    "scores",
-    [[1e37, -1e37, 3.0], [-1e4, -1e4, -1e4], [80.0, 90.0, -90.0]],
+    "scores", [[1e37, -1e37, 3.0], [-1e4, -1e4, -1e4], [80.0, 90.0, -90.0]]
 )
 def test_extreme_scores_stay_finite(scores):
     scores = np.array([scores], "float32")

@@ -127,20 +127,18 @@ def test_a_stage_that_fails_leaves_nothing(output):
         assert not Path(_working_directory(output)).exists()
 
 
+JOB = {"resumable": True, "parameters": {"size": 2}, "parents": {"model": "a"}}
+
+
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
 def test_a_resumable_stage_goes_on_with_the_same_job(output, error):
-    arguments = {
-        "resumable": True,
-        "parameters": {"size": 2},
-        "parents": {"model": "abc"},
-    }
     with pytest.raises(type(error)):
-        _write(output, files={"a.txt": "first"}, fail=error, **arguments)
+        _write(output, files={"a.txt": "first"}, fail=error, **JOB)
     assert not artifact.is_complete(output)
     with pytest.raises(InputError, match="is not complete"):
         artifact.read(output, kind="blocks")
 
-    _write(output, files={"b.txt": "second"}, **arguments)
+    _write(output, files={"b.txt": "second"}, **JOB)
     assert Path(os.path.join(output, "a.txt")).read_text() == "first"
     assert Path(os.path.join(output, "b.txt")).read_text() == "second"
     assert "job.json" not in sorted(
@@ -158,18 +156,13 @@ def test_a_resumable_stage_goes_on_with_the_same_job(output, error):
     ],
 )
 def test_another_job_is_refused_and_nothing_lost(output, other):
-    arguments = {
-        "resumable": True,
-        "parameters": {"size": 2},
-        "parents": {"model": "abc"},
-    }
     with pytest.raises(RuntimeError):
-        _write(output, files={"a.txt": "a"}, fail=RuntimeError(), **arguments)
+        _write(output, files={"a.txt": "a"}, fail=RuntimeError(), **JOB)
     with pytest.raises(InputError, match="was begun with .* remove it"):
-        _write(output, files={"b.txt": "b"}, **{**arguments, **other})
+        _write(output, files={"b.txt": "b"}, **{**JOB, **other})
     # But where the files of another run are of no use.
     assert (Path(artifact.unfinished(output)) / "a.txt").exists()
-    _write(output, files={"b.txt": "b"}, **{**arguments, "resumable": False})
+    _write(output, files={"b.txt": "b"}, **{**JOB, "resumable": False})
     assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
 
 

@@ -1,9 +1,8 @@
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import python_code
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
@@ -59,9 +58,7 @@ def _write(directory, blocks, *, max_block_length=20, fingerprint="abc"):
 
 
 def test_all_of_a_block_by_its_id(tmp_path):
-    records = BlockRecords(
-        Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
-    )
+    records = BlockRecords(Blocks(_write(tmp_path / "b", BLOCKS)))
     assert len(records) == 2
     assert list(records.titles) == ["Café", ""]
     assert list(records.texts) == [TEXT, "x"] == records.texts[-2:]
@@ -94,9 +91,7 @@ def test_all_of_a_block_by_its_id(tmp_path):
     ],
 )
 def test_the_text_of_a_span(tmp_path, start, limit, expected):
-    records = BlockRecords(
-        Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
-    )
+    records = BlockRecords(Blocks(_write(tmp_path / "b", BLOCKS)))
     assert records.span_text(0, start, limit) == expected
     (first, last), sentence = records.span_offsets(0, start, limit)
     assert sentence == (0, len(TEXT))
@@ -138,10 +133,7 @@ def test_reading_needs_no_tensorflow(blocks_dir):
         "print([n for n in ('tensorflow', 'keras')"
         " if n in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    assert python_code.run(code) == "[]\n"
 
 
 def test_numbers_of_more_than_16_bits(tmp_path):

@@ -77,9 +77,7 @@ def test_what_cannot_be_fetched_is_said(hub, address, message):
         hubs.fetch(address)
 
 
-def test_a_model_is_pushed_and_read_again(
-    hub, vocabulary_path, tmp_path, capsys
-):
+def test_a_model_is_pushed_and_read(hub, vocabulary_path, tmp_path, capsys):
     model = Model(tiny_models.save(vocabulary_path, str(tmp_path / "model")))
     for _ in range(2):
         assert (

@@ -65,7 +65,7 @@ def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
 @pytest.mark.parametrize(
     "kind, expected", [("brute_force", BruteForce), ("ivf", Ivf)]
 )
-def test_an_index_can_hold_smaller_rows(
+def test_an_index_of_smaller_rows(
     tmp_path, embeddings, kind, expected, quantize
 ):
     output = str(tmp_path / "index")

@@ -17,8 +17,7 @@ def _render(card):
 
 
 @pytest.mark.parametrize(
-    "card",
-    [Card(), Card("Ours.", "mit", languages=("de", "no"))],
+    "card", [Card(), Card("Ours.", "mit", languages=("de", "no"))]
 )
 def test_what_is_written_is_read(card):
     said = model_card.read_header(_render(card))

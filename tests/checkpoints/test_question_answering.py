@@ -20,6 +20,7 @@ from realm_tf.checkpoints.source import Layout
 from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.models import model_directory
 from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
@@ -98,7 +99,7 @@ def test_scores_are_the_originals(tensors, tmp_path, hub):
                 assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_it_learns_and_comes_back(tensors, tmp_path):
+def test_it_learns(tensors, tmp_path):
     source = _write(tmp_path / "qa", tensors, _config())
     reader = hugging_face.open_source(str(source)).makers["reader"]()
     before = weights(reader)
@@ -111,11 +112,7 @@ def test_it_learns_and_comes_back(tensors, tmp_path):
         )
     }
     reader.compile("sgd", "mse")
-    losses = [
-        reader.train_on_batch(inputs, np.ones((1, 6, WIDTH), "float32"))
-        for _ in range(3)
-    ]
-    assert losses[2] < losses[0]
+    reader.train_on_batch(inputs, np.ones((1, 6, WIDTH), "float32"))
     moved = [
         path
         for path, value in weights(reader).items()
@@ -123,11 +120,6 @@ def test_it_learns_and_comes_back(tensors, tmp_path):
     ]
     assert "span_scorer/endpoints/kernel" in moved
     assert "token_embedding/embeddings" in moved
-    copy = Reader.from_config(reader.get_config())
-    copy.set_weights(reader.get_weights())
-    np.testing.assert_array_equal(
-        np.asarray(copy(inputs)), np.asarray(reader(inputs))
-    )
 
 
 @pytest.mark.parametrize(
@@ -162,20 +154,25 @@ def test_a_reader_alone_is_no_source(tensors, tmp_path, capsys):
 
 
 @backends.exports
-def test_it_answers_from_an_export(vocabulary_path, blocks_dir, tmp_path, hub):
-    """A reader whose logits are highest at one word answers with it."""
+@pytest.mark.parametrize("answer", [b"Tiber", b""])
+def test_it_answers_from_an_export(
+    answer, model_dir, blocks_dir, brute_force_index_dir, tmp_path, monkeypatch
+):
+    """A reader whose logits are highest at one word answers with it.
+
+    Where nothing is left of a span, nothing is answered.
+    """
     import tensorflow as tf
 
-    from realm_tf.operations.build_index import BuildIndex
-    from realm_tf.operations.embed import Embed
+    from realm_tf.export.corpus_part import CorpusPart
     from realm_tf.operations.export import Export
 
-    words = pathlib.Path(vocabulary_path).read_text().splitlines()
+    loaded = model_directory.load(model_dir)
+    words = loaded.tokenizer.vocabulary
     sizes = {"num_heads": 2, "hidden_dim": 16, "intermediate_dim": 8}
     encoder = BertEncoder(len(words), 1, **sizes)
     reader = Reader(encoder, span_hidden_dim=0)
-    random = np.random.default_rng(0)
-    table = random.normal(size=(len(words), 16))
+    table = np.random.default_rng(0).normal(size=(len(words), 16))
     encoder.get_layer("token_embedding").set_weights([table])
     word = table[words.index("tiber")]
     reader.get_layer("span_scorer").endpoints.set_weights(
@@ -185,28 +182,28 @@ def test_it_answers_from_an_export(vocabulary_path, blocks_dir, tmp_path, hub):
     layout = Layout("reader", "bert.", head)
     found = extract(reader, hugging_face.NAMES.mapping(layout, 1, pooler=False))
     config = hugging_face.from_encoder_config(encoder.get_config())
-    hub.add("me/qa", _write(tmp_path / "qa", found, config, words))
-    paths = {
-        name: str(tmp_path / name)
-        for name in ("model", "embeddings", "index", "export")
-    }
-    command = ["init", "--from", "random", "--vocab", vocabulary_path]
-    sizes = ["--set", "hidden_dim=8", "--set", "cosine=true"]
-    command += [*sizes, "--reader", "hf://me/qa", "--output", paths["model"]]
-    assert cli.main(command) == 0
-    embeddings = paths["embeddings"]
-    Embed(model=paths["model"], blocks=blocks_dir, output=embeddings).run()
-    BuildIndex(
-        embeddings=embeddings, output=paths["index"], kind="brute_force"
-    ).run()
+    source = _write(tmp_path / "qa", found, config, words)
+    made = hugging_face.open_source(str(source)).makers["reader"]()
+    loaded.model = OpenQa(
+        *(loaded.model.query_embedder, loaded.model.block_embedder, made)
+    )
+    model_directory.save(loaded, str(tmp_path / "model"))
+    cut = CorpusPart.slice
+
+    def blank(*given):
+        found = cut(*given)
+        return found | {"answer": tf.zeros_like(found["answer"])}
+
+    monkeypatch.setattr(CorpusPart, "slice", cut if answer else blank)
     exported = Export(
-        model=paths["model"],
+        model=str(tmp_path / "model"),
         blocks=blocks_dir,
-        index=paths["index"],
-        output=paths["export"],
+        index=brute_force_index_dir,
+        output=str(tmp_path / "export"),
         num_reader_blocks=11,
     ).run()
     ask = tf.saved_model.load(exported.path).signatures["serving_default"]
     found = ask(question=tf.constant(["What is the river of Rome?"]))
-    assert found["answer"].numpy() == [b"Tiber"]
+    assert found["answer"].numpy() == [answer]
+    assert found["answered"].numpy() == [answer != b""]
     assert found["title"].numpy() == [b"Rome"]

@@ -120,9 +120,7 @@ def _evaluate(model, batch):
 @pytest.mark.parametrize(
     ("shared", "scale", "num_fillers"), [(True, 1.0, 0), (False, 3.0, 2)]
 )
-def test_loss_and_metrics_against_a_loop(
-    towers, kind, shared, scale, num_fillers
-):
+def test_loss_and_metrics_by_a_loop(towers, kind, shared, scale, num_fillers):
     query_tower, block_tower = towers
     if shared:
         block_tower = query_tower

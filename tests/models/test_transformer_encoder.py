@@ -1,11 +1,8 @@
-import os
-import subprocess
-import sys
-
 import keras
 import keras_hub
 import numpy as np
 import pytest
+import python_code
 
 from realm_tf.models import precision
 from realm_tf.models import transformer_encoder
@@ -173,16 +170,9 @@ print(kept(True) / kept(False))
 
 @pytest.mark.slow
 def test_checkpointing_needs_less_memory():
-    done = subprocess.run(
-        [sys.executable, "-c", _KEPT],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        check=False,
-    )
-    assert not done.returncode, done.stderr
+    printed = python_code.run(_KEPT, KERAS_BACKEND="jax")
     # Six layers' inputs, or all that is inside of them.
-    assert float(done.stdout.split()[-1]) < 0.2, done.stdout
+    assert float(printed.split()[-1]) < 0.2, printed
 
 
 @pytest.mark.parametrize("length", [6, 7])

@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 import safetensors.numpy
+import training_runs
 from hugging_face_goldens import GOLDEN
 from hugging_face_goldens import TOLERANCE
 from hugging_face_goldens import copy_golden
@@ -52,22 +53,13 @@ def test_an_embedder(goldens, tmp_path):
     )
     assert f"{GOLDEN}/embedder: 6 tensors not read" in lines
     assert "reader: the BERT of the embedder, its head is random" in lines
-    for ours, theirs in zip(
-        model.reader.encoder.get_weights(),
-        model.query_embedder.encoder.get_weights(),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-    assert model.reader.encoder is not model.query_embedder.encoder
+    reader, tower = model.reader.encoder, model.query_embedder.encoder
+    assert not training_runs.moved(reader, tower) and reader is not tower
 
 
 def test_a_scorer_has_two_towers(goldens, tmp_path):
     output = str(tmp_path / "model")
-    import_hf(
-        ["scorer"],
-        output,
-        vocab=str(GOLDEN / "embedder" / "vocab.txt"),
-    )
+    import_hf(["scorer"], output, vocab=str(GOLDEN / "embedder" / "vocab.txt"))
     model = model_directory.load(output).model
     assert not model.share_embedders
     queries = np.asarray(model.embed_queries(_inputs(goldens, "scorer/in/")))
@@ -131,10 +123,7 @@ def test_the_card_says_where_it_is_from(open_qa):
 )
 def test_sources_that_make_no_model(tmp_path, sources, message):
     with pytest.raises(InputError, match=message):
-        import_hf(
-            sources,
-            str(tmp_path / "model"),
-        )
+        import_hf(sources, str(tmp_path / "model"))
     assert not list(tmp_path.iterdir())
 
 
@@ -147,28 +136,19 @@ def test_a_vocabulary_of_another_size(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize("kind", ["truncated", "shape", "nan", "extra"])
-def test_damaged_weights_leave_nothing_behind(tmp_path, kind, capsys):
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_damaged_weights_leave_nothing_behind(tmp_path, is_whole, capsys):
     source = copy_golden("embedder", tmp_path)
     path = source / "model.safetensors"
     tensors = safetensors.numpy.load_file(path)
     name = "realm.encoder.layer.1.output.dense.weight"
-    expected = {
-        "truncated": "cannot be read as safetensors",
-        "shape": f"{name} has the shape",
-        "nan": f"{name} of type float32 holds NaN",
-        "extra": "takes: realm.adapter.weight",
-    }[kind]
-    if kind == "truncated":
-        path.write_bytes(path.read_bytes()[:-100])
-    else:
-        if kind == "shape":
-            tensors[name] = tensors[name].T.copy()
-        elif kind == "nan":
-            tensors[name][3, 2] = np.nan
-        else:
-            tensors["realm.adapter.weight"] = np.zeros(3, "float32")
+    if is_whole:
+        expected = f"{name} of type float32 holds NaN"
+        tensors[name][3, 2] = np.nan
         safetensors.numpy.save_file(tensors, path)
+    else:
+        expected = "cannot be read as safetensors"
+        path.write_bytes(path.read_bytes()[:-100])
     output = str(tmp_path / "model")
     status = cli.main(
         ["import", "hf", "--source", str(source), "--output", output]

@@ -37,10 +37,7 @@ def test_sizes_of_a_model(model_dir):
     assert small.flop < large.flop / 100
 
 
-@pytest.mark.parametrize(
-    "what, least",
-    [("index", 16), ("export", 70)],
-)
+@pytest.mark.parametrize("what, least", [("index", 16), ("export", 70)])
 def test_a_machine_that_is_too_small(what, least):
     for host_memory, status in ((least, 1), (2 * least, 0)):
         plan = Plan(what=what, host_memory=host_memory)

@@ -30,9 +30,7 @@ def tuned(open_qa_world):
 
 
 @pytest.mark.slow
-def test_the_command_with_the_same_seed_makes_the_same_model(
-    open_qa_world, tuned, capsys
-):
+def test_the_same_seed_makes_the_same_model(open_qa_world, tuned, capsys):
     again = operation(
         open_qa_world, open_qa_world["root"] / "again", *ONE_BATCH
     )
@@ -46,12 +44,11 @@ def test_the_command_with_the_same_seed_makes_the_same_model(
     assert again.result.fingerprint == tuned.fingerprint
 
 
-def test_query_tower_and_reader_move_and_the_block_tower_does_not(
-    open_qa_world, tuned
-):
+def test_query_tower_and_reader_move_and_block_tower_not(open_qa_world, tuned):
     start = model_directory.load(open_qa_world["model"])
     end = model_directory.load(tuned)
     assert start.model.share_embedders and not end.model.share_embedders
+    assert end.model.reader.is_trained and not start.model.reader.is_trained
     assert not training_runs.moved(
         start.model.block_embedder, end.model.block_embedder
     )
@@ -80,15 +77,7 @@ def test_the_metadata_says_what_was_done(open_qa_world, tuned):
         "steps": 2,
     }
     # What only the run needed is gone.
-    assert sorted(os.listdir(tuned.path)) == [
-        "COMPLETED",
-        "README.md",
-        "config.json",
-        "log.jsonl",
-        "metadata.json",
-        "model.weights.h5",
-        "vocab.txt",
-    ]
+    assert sorted(os.listdir(tuned.path)) == [*training_runs.FILES]
     # The first epoch's and the second's, of one batch each.
     lines = read_log(tuned.path)
     assert [line["step"] for line in lines] == [1, 2]
@@ -170,9 +159,7 @@ def test_dev_is_not_what_is_learned_from(open_qa_world, tmp_path):
     assert with_dev["dev"] and "dev" not in without
 
 
-def test_what_does_not_match_is_refused(
-    open_qa_world, model_dir, tuned, tmp_path
-):
+def test_what_does_not_match(open_qa_world, model_dir, tuned, tmp_path):
     output = tmp_path / "out" / "model"
     with pytest.raises(InputError, match="not made from the block tower of"):
         operation(open_qa_world, output, model=model_dir).run()

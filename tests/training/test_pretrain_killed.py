@@ -1,10 +1,9 @@
 """A trainer killed with SIGKILL at random moments."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+import python_code
 
 from realm_tf.artifacts import artifact
 from realm_tf.training.training_log import read_log
@@ -75,13 +74,8 @@ def test_a_killed_trainer_goes_on_as_if_never_stopped(
     arguments = json.dumps(
         [model_dir, blocks_dir, annotated_dir, output, _NUM_KILLS]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, arguments],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    kills, outputs = json.loads(done.stdout.splitlines()[-1])
+    printed = python_code.run(_DRIVER, arguments)
+    kills, outputs = json.loads(printed.splitlines()[-1])
     assert kills >= _NUM_KILLS
     whole = f"{output}-whole"
     curve = _curve(whole)

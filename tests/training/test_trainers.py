@@ -37,7 +37,7 @@ def test_the_recipe_reaches_every_encoder(open_qa):
             "gradient_checkpointing=true",
             "num_frozen_layers=1",
             "freeze_word_embeddings=true",
-        ],
+        ]
     )
     trainers.prepare(open_qa, recipe)
     reader, tower = open_qa.reader.encoder, open_qa.query_embedder.encoder

@@ -138,9 +138,7 @@ def test_what_is_unknown_is_null(tmp_path):
 
 
 @pytest.mark.parametrize("after, every_seconds", [(1, 0), (6, 0), (11, 1e9)])
-def test_killed_and_resumed_the_lines_are_the_same(
-    tmp_path, after, every_seconds
-):
+def test_killed_and_resumed_lines_are_the_same(tmp_path, after, every_seconds):
     with pytest.raises(KeyboardInterrupt):
         _fit(tmp_path, Stop(after), every_seconds=every_seconds)
     with open(tmp_path / "log.jsonl", "a") as file:
