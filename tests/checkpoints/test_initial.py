@@ -9,6 +9,7 @@ import keras_hub
 import numpy as np
 import pytest
 import safetensors.numpy
+from init_runs import init
 from named_weights import HEADS
 from named_weights import VOCABULARY
 from named_weights import random_arrays
@@ -19,7 +20,6 @@ from tf1_world import check_encoder
 
 from realm_tf import cli
 from realm_tf.checkpoints.tensor_files import open_torch_file
-from realm_tf.models import model_directory
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
 TOLERANCE = {"atol": 2e-6, "rtol": 1e-5}
@@ -32,10 +32,7 @@ def goldens():
 
 
 def _init(tmp_path, kind, source, *more):
-    output = str(tmp_path / "model")
-    command = ["init", "--from", kind, "--source", str(source)]
-    assert cli.main([*command, "--output", output, *more]) == 0
-    return model_directory.load(output)
+    return init(source, tmp_path / "model", *more, kind=kind)
 
 
 def _inputs(goldens):
@@ -93,22 +90,17 @@ def test_hugging_faces_hub(goldens, tmp_path, hub):
 
 def _old_names(tensors):
     """As the oldest files have them, such as bert-base-uncased's."""
-    return {
-        n.replace("Norm.weight", "Norm.gamma").replace(
-            "Norm.bias", "Norm.beta"
-        ): v
-        for n, v in tensors.items()
-    }
+    kinds = {"Norm.weight": "Norm.gamma", "Norm.bias": "Norm.beta"}
+    for new, old in kinds.items():
+        tensors = {n.replace(new, old): v for n, v in tensors.items()}
+    return tensors
 
 
 def _bare(tensors):
     """As a BertModel has them, without a head."""
     start = "bert."
-    return {
-        n.removeprefix(start): v
-        for n, v in tensors.items()
-        if n.startswith(start)
-    }
+    found = {n.partition(start)[2]: v for n, v in tensors.items()}
+    return {n: v for n, v in found.items() if n}
 
 
 def _written(tmp_path, rename, **config):

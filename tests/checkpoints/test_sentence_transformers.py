@@ -6,11 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from init_runs import init
 
 from realm_tf import cli
 from realm_tf.checkpoints import sentence_transformers
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.text import packing
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden/sentence_transformers"
@@ -20,12 +20,6 @@ TEXTS = [
     "the Nile is in Egypt",
     "a",
 ]
-
-
-def _init(source, output, *more):
-    command = ["init", "--from", "hf", "--source", str(source), *more]
-    assert cli.main([*command, "--output", str(output)]) == 0
-    return model_directory.load(str(output))
 
 
 def _packed(tokenizer):
@@ -44,7 +38,7 @@ def _packed(tokenizer):
     ("kind", "has_prompts"), [("minilm", False), ("bge", True), ("e5", True)]
 )
 def test_the_embeddings_are_its_own(kind, has_prompts, tmp_path):
-    loaded = _init(GOLDEN / kind, tmp_path / "model")
+    loaded = init(GOLDEN / kind, tmp_path / "model")
     model = loaded.model
     assert loaded.tokenizer.vocabulary_size == 44
     inputs = _packed(loaded.tokenizer)
@@ -64,13 +58,13 @@ def test_the_embeddings_are_its_own(kind, has_prompts, tmp_path):
 
 def test_a_prompt_is_part_of_the_model(tmp_path):
     """Also of a copy, and of one that learns."""
-    loaded = _init(GOLDEN / "e5", tmp_path / "model")
+    loaded = init(GOLDEN / "e5", tmp_path / "model")
     tower = loaded.model.query_embedder
     inputs = _packed(loaded.tokenizer)
     expected = np.asarray(tower(inputs))
     assert tower.max_length == 64 - 2
     np.testing.assert_array_equal(np.asarray(tower.copy()(inputs)), expected)
-    other = _init(
+    other = init(
         GOLDEN / "e5", tmp_path / "other", *("--set", "query_prefix=passage: ")
     )
     assert other.model.share_embedders
@@ -81,7 +75,7 @@ def test_a_prompt_is_part_of_the_model(tmp_path):
 
 
 def test_rows_of_padding_stay_empty(tmp_path):
-    tower = _init(GOLDEN / "e5", tmp_path / "model").model.query_embedder
+    tower = init(GOLDEN / "e5", tmp_path / "model").model.query_embedder
     zeros = np.zeros((2, 5), "int32")
     names = ("token_ids", "segment_ids", "padding_mask")
     read = tower.get_layer("prefix")(dict.fromkeys(names, zeros))
@@ -138,9 +132,7 @@ def test_what_no_tower_has_is_refused(tmp_path, file, change, message):
         (None, True),
     ],
 )
-def test_it_compares_by_cosine_where_nothing_is_said(
-    tmp_path, change, is_cosine
-):
+def test_it_compares_by_cosine_if_nothing_is_said(tmp_path, change, is_cosine):
     directory = tmp_path / "source"
     shutil.copytree(GOLDEN / "minilm", directory)
     modules = json.loads((directory / "modules.json").read_text())

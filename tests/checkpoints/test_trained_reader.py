@@ -66,9 +66,7 @@ def _arguments(reader):
     return {k: v for k, v in config.items() if k not in ("encoder", "name")}
 
 
-def test_a_row_of_a_table_keeps_its_size(
-    make_encoder, randomize, tmp_path, monkeypatch
-):
+def test_a_row_keeps_its_size(make_encoder, randomize, tmp_path, monkeypatch):
     """A rare word's embedding is smaller than others."""
     reader = Reader(make_encoder(), span_hidden_dim=6)
     randomize(reader)

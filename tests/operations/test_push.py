@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tiny_models
+from init_runs import init
 
 from realm_tf import cli
 from realm_tf.artifacts.objects import Model
@@ -18,8 +19,7 @@ GOLDEN = pathlib.Path(__file__).parents[1] / "golden/sentence_transformers"
 
 
 def _init(source, output):
-    command = f"init --from hf --source {source} --output {output}"
-    assert cli.main(command.split()) == 0
+    init(source, output)
     return Model(str(output))
 
 

@@ -1,6 +1,7 @@
 """`realm retrieve`, and what other programs make of its files."""
 
 import json
+import pathlib
 
 import ir_measures
 import numpy as np
@@ -169,8 +170,7 @@ def test_what_was_written_is_read_from(world, tmp_path, form):
 
 def test_its_recall_is_its_own(world, tmp_path):
     """Block 1 holds no answer of q2."""
-    with open(world["output"], "w") as file:
-        file.write("q2 Q0 1 1 0.5 any\n")
+    pathlib.Path(world["output"]).write_text("q2 Q0 1 1 0.5 any\n")
     made = _evaluate(world, tmp_path, num_reader_blocks=0)
     assert made.metrics["answer_recall@20"] == 0
     assert set(made.parents) == {"model", "index", "questions", "ranking"}
@@ -178,8 +178,9 @@ def test_its_recall_is_its_own(world, tmp_path):
 
 def test_fewer_blocks_and_no_order(world, tmp_path):
     """Scores decide, and where nothing was found there is no answer."""
-    with open(world["output"], "w") as file:
-        file.write("q2 Q0 3 1 0.5 any\nq2 Q0 1 2 7 any\n")
+    pathlib.Path(world["output"]).write_text(
+        "q2 Q0 3 1 0.5 any\nq2 Q0 1 2 7 any\n"
+    )
     made = _evaluate(world, tmp_path, calibrate=True)
     nothing, rows, blank = made.predictions
     assert (nothing["prediction"], blank["prediction"]) == ("", "")
@@ -203,8 +204,7 @@ def test_fewer_blocks_and_no_order(world, tmp_path):
     ],
 )
 def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
-    with open(world["output"], "w") as file:
-        file.write(text)
+    pathlib.Path(world["output"]).write_text(text)
     with pytest.raises(InputError, match=message):
         _evaluate(world, tmp_path)
     assert not (tmp_path / "evaluation").exists()
