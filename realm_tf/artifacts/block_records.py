@@ -258,7 +258,12 @@ class BlockRecords:
         """A text, with a line break instead of the space between two sentences,
         which hold none."""
         text = self.texts[block_id]
-        starts = [*self._sentence_starts[block_id], len(text) + 1]
+        # Some scripts have no space between sentences.
+        starts = [
+            start
+            for start in self._sentence_starts[block_id]
+            if not start or text[start - 1] == " "
+        ] + [len(text) + 1]
         return "\n".join(
             text[first : last - 1] for first, last in itertools.pairwise(starts)
         )

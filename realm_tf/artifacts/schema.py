@@ -5,6 +5,7 @@ limits are exclusive.
 """
 
 import dataclasses
+import itertools
 
 
 @dataclasses.dataclass
@@ -15,7 +16,7 @@ class Block:
         block_id: int. The row in every index; dense, from 0.
         article_id: str. The page id in its dump.
         title: str. The article's title.
-        text: str. The sentences, joined by one space.
+        text: str. A slice of the article's text, line breaks as spaces.
         url: str. Where the article can be read, or `""`.
         title_ids: list of int. Wordpieces of the title.
         token_ids: list of int. Wordpieces of the text.
@@ -40,9 +41,11 @@ class Block:
     link_limits: list[int] = dataclasses.field(default_factory=list)
 
     def sentence_limits(self) -> list[int]:
-        """Code point after each sentence, the joining space left out."""
-        return [start - 1 for start in self.sentence_starts[1:]] + [
-            len(self.text)
+        """Code point after each sentence, without the white space there."""
+        bounds = itertools.pairwise([*self.sentence_starts, len(self.text)])
+        return [
+            start + len(self.text[start:limit].rstrip())
+            for start, limit in bounds
         ]
 
 

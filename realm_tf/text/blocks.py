@@ -23,6 +23,7 @@ ROWS = "rows"
 UNITS = (WORDPIECES, WORDS, ROWS)
 
 _WORD = re.compile(r"\S+")
+_BREAK = re.compile("[\n\r\v\f\x85\u2028\u2029]")
 
 
 @dataclasses.dataclass
@@ -30,7 +31,7 @@ class BlockText:
     """A block's own text; all places are code points of it.
 
     Args:
-        text: str. The sentences, joined by one space.
+        text: str. A slice of the article's text, line breaks as spaces.
         title_ids: int array. Wordpieces of the article's title.
         token_ids: int array. Wordpieces of the text.
         token_starts: int array. Where each wordpiece begins.
@@ -90,9 +91,9 @@ def split_articles(
 
     Unit rows: an article is one block, however long.
 
-    Sentences of control characters alone are dropped, and blocks without any
-    wordpiece. The wordpieces of a block are those of its sentences, one after
-    the other: BERT's tokenizer never reads across a space.
+    A block's text is a slice of the article's text, in which a line break
+    becomes a space. Sentences of control characters alone are dropped at the
+    ends of blocks, and blocks without any wordpiece.
 
     Args:
         articles: list of `articles.pages.PlainText`. Some 100 at once are
@@ -127,7 +128,7 @@ def is_overlong(block: BlockText, max_block_length: int) -> bool:
 
 
 class _Joined:
-    """Titles and sentences of some articles as one text with wordpieces.
+    """Titles and texts of some articles as one text with wordpieces.
 
     A block is a slice of it: nothing is done sentence by sentence.
     """
@@ -135,9 +136,12 @@ class _Joined:
     def __init__(self, articles, tokenizer, language):
         self._articles = articles
         self._spans = []
-        items = []
-        # Place of each article's title among the items.
-        self._titles = []
+        # Where each title and each sentence begins, and the text ends.
+        self._item_starts = []
+        # Of each article, the place of its title among these, and where its
+        # own text begins.
+        self._titles, self._offsets = [], []
+        parts, length = [], 0
         for article in articles:
             text = article.text
             spans = [
@@ -145,15 +149,16 @@ class _Joined:
                 for start, limit in sentences.split(text, language=language)
                 if any(c.isprintable() and c != " " for c in text[start:limit])
             ]
+            offset = length + len(article.title) + 1
             self._spans.append(spans)
-            self._titles.append(len(items))
-            items.append(article.title)
-            items += [text[start:limit] for start, limit in spans]
-        self._text = " ".join(items)
-        lengths = map(len, items)
-        # The item after the last begins after a space that is not there.
-        places = itertools.accumulate((n + 1 for n in lengths), initial=0)
-        self._item_starts = list(places)
+            self._titles.append(len(self._item_starts))
+            self._offsets.append(offset)
+            self._item_starts.append(length)
+            self._item_starts += [offset + start for start, _ in spans]
+            parts += [article.title, _BREAK.sub(" ", text)]
+            length = offset + len(text) + 1
+        self._text = " ".join(parts)
+        self._item_starts.append(length)
         self._ids, self._starts, self._limits = tokenizer.tokenize_text(
             self._text
         )
@@ -168,25 +173,22 @@ class _Joined:
 
     def cuts(self, number, packing):
         """Where the blocks of an article begin and end in the text."""
-        first = self._titles[number] + 1
-        limit = first + len(self._spans[number])
-        if first == limit:
+        spans, offset = self._spans[number], self._offsets[number]
+        if not spans:
             return []
-        start, end = self._item_starts[first], self._item_starts[limit] - 1
+        start, end = offset + spans[0][0], offset + spans[-1][1]
         if packing.unit == ROWS:
             return [(start, end)]
         if packing.unit == WORDS:
             return self._cut_words(start, end, packing)
+        first = self._titles[number] + 1
         budget = packing.max_length - NUM_SPECIAL
         budget -= self._pieces[first] - self._pieces[first - 1]
         # Start, limit and wordpieces of sentences, or of parts of long ones.
         units = []
-        for item in range(first, limit):
-            start, end = (
-                self._item_starts[item],
-                self._item_starts[item + 1] - 1,
-            )
+        for item, (start, end) in enumerate(spans, start=first):
             size = self._pieces[item + 1] - self._pieces[item]
+            start, end = offset + start, offset + end
             # Nothing fits beside too long a title.
             if packing.cut_sentences and size > budget >= 1:
                 units += self._parts(start, end, budget)
@@ -241,7 +243,7 @@ class _Joined:
         title_ids = self._ids[self._pieces[title] : self._pieces[title + 1]]
         limit = title + 1 + len(self._spans[number])
         sentence_starts = self._item_starts[title + 1 : limit]
-        link_starts, link_limits = self._links(number, sentence_starts)
+        link_starts, link_limits = self._links(number)
         blocks = []
         for (start, limit), (first, last) in zip(cuts, pieces, strict=False):
             begun = bisect.bisect_right(sentence_starts, start)
@@ -266,19 +268,19 @@ class _Joined:
                 blocks.append(block)
         return blocks
 
-    def _links(self, number, sentence_starts):
+    def _links(self, number):
         """Where the links inside one sentence begin and end in the text."""
         article, spans = self._articles[number], self._spans[number]
-        found = []
+        offset, starts, limits = self._offsets[number], [], []
         for start, limit in zip(
             article.link_starts, article.link_limits, strict=True
         ):
             sentence = bisect.bisect_right(spans, (start, len(article.text)))
             # A link that runs on into the next sentence is dropped.
             if sentence and limit <= spans[sentence - 1][1]:
-                shift = sentence_starts[sentence - 1] - spans[sentence - 1][0]
-                found.append((start + shift, limit + shift))
-        return [start for start, _ in found], [limit for _, limit in found]
+                starts.append(offset + start)
+                limits.append(offset + limit)
+        return starts, limits
 
 
 def _pack(sizes, budget):

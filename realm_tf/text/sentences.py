@@ -29,6 +29,8 @@ LONG_SENTENCE = 300
 # "U." before "S.", "Ch." before "B.": a boundary inside an abbreviation.
 _INITIAL_BEFORE = re.compile(r"(?:^|[\W\d_])\w\.$")
 _INITIAL_AFTER = re.compile(r"[^\W\d_]\.")
+# "She": "./run", "x!=y" and "ASP.NET" have no boundary inside.
+_CAPITALISED = re.compile(r"[^\W\d_a-z]['’]?[^\W\d_A-Z]|[AI]\s")
 _ENCLOSING = re.compile(r"[\"“”„«»()\[\]]")
 _OPENING_AT_END = re.compile(r"(?<=\s)[\"“„«(\[]+\s*$")
 # "eBay", "iPod", "mRNA".
@@ -171,6 +173,10 @@ def _is_inside(paragraph, start, place, no_ends):
     """Whether a boundary is inside a sentence that began at `start`."""
     after = paragraph[place]
     if not (paragraph[place - 1].isspace() or after.isspace()):
+        if paragraph[place - 1].isascii() and not _CAPITALISED.match(
+            paragraph, place
+        ):
+            return True
         # Four characters are enough for both patterns.
         before = paragraph[max(start, place - 4) : place]
         return bool(

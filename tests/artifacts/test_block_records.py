@@ -262,3 +262,10 @@ def test_some_blocks_of_each_directory(blocks_dir, spare):
             assert joined.span_text(block_id, start, limit) == (
                 records.span_text(row, start, limit)
             )
+
+
+def test_a_line_breaks_only_where_a_space_is(tmp_path):
+    block = schema.Block(0, "a", "", "One. 二。三。", sentence_starts=[0, 5, 7])
+    path = _write(tmp_path / "blocks", [block])
+    assert Blocks(path).records.line(0) == "One.\n二。三。"
+    assert block.sentence_limits() == [4, 7, 9]

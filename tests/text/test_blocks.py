@@ -1,4 +1,5 @@
 import random
+import re
 
 import pytest
 
@@ -29,6 +30,22 @@ def texts(found):
 # Five wordpieces each.
 FIRST = "The river is long."
 THIRD = "The ship is long."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run ./configure now. Use cd .. or -o x!=y. It is .5 of 1.10.",
+        "私は行く。彼は来た。",
+        "He came.She left. The lake\nis long",
+    ],
+)
+def test_a_block_is_a_slice_of_the_text(tokenizer, text):
+    shown = text.replace("\n", " ")
+    assert texts(split(tokenizer, text, 288)) == [shown]
+    pieces = split(tokenizer, text, 6)
+    assert len(pieces) > 1
+    assert all(block.text in shown for block in pieces)
 
 
 # What follows compares with references that go sentence by sentence, or word
@@ -83,6 +100,7 @@ def slow_sentence_blocks(article, tokenizer, max_length):
 
 def check_block(block, article, tokenizer):
     """Checks what every block of any kind must say of its text."""
+    assert block.text in re.sub("[\n\u2028]", " ", article.text)
     whole = tokenizer.tokenize(block.text)
     assert block.title_ids.tolist() == tokenizer.tokenize(article.title).ids
     assert block.token_ids.tolist() == whole.ids
@@ -131,9 +149,9 @@ def test_sentences_against_a_slow_reference():
             for block, group in zip(article_blocks, groups, strict=True):
                 check_block(block, article, tokenizer)
                 parts = [article.text[start:limit] for start, limit in group]
-                limits = block.sentence_starts[1:] + [len(block.text) + 1]
+                limits = block.sentence_starts[1:] + [len(block.text)]
                 assert [
-                    block.text[start : limit - 1]
+                    block.text[start:limit].rstrip()
                     for start, limit in zip(
                         block.sentence_starts, limits, strict=True
                     )
@@ -202,6 +220,6 @@ def test_rows_are_blocks_as_they_are():
         assert len(article_blocks) == bool(kept)
         for block in article_blocks:
             check_block(block, article, tokenizer)
-            assert block.text == " ".join(
-                article.text[start:limit] for start, limit in kept
+            assert block.text == re.sub(
+                "[\n\u2028]", " ", article.text[kept[0][0] : kept[-1][1]]
             )

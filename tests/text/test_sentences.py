@@ -70,7 +70,8 @@ def test_languages():
         ["He came at 9 a.m.", "Matt left at noon."],
         ["They met in the U.S.", "However they wrote letters."],
         ["It was in the U.S. Senate."],
-        # Joined by a space again, a cut would change the text.
+        ["Run ./configure now.", "Use cd .. or -o.", "Is x!=y?", "No."],
+        ["ASP.NET 4.5.2 is at http://x.example/a.B?c=d!e now.", "See .bashrc."],
         ["His degree was an M.B. Ch.B. from London."],
         ['He wrote: "It is so." .'],
         ["It lacks vitamin C.", "The cure is fruit."],
