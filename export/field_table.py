@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
 
 from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.models.fixed_weight import shared
@@ -27,8 +28,10 @@ class FieldTable(tf.Module):
     document's values of the field equals one of the alternatives, which "|"
     separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare the first value
     of the document where this and the bound are two numbers or two ISO 8601
-    dates; other documents are not found. Only the day of a date counts, and
-    "2024" is before all of its days. An empty filter allows all blocks.
+    dates; other documents are not found. A date without a day or a time stands
+    for all of it: `date=2024` and `date<=2024` find each day of that year,
+    `date>2024` none. Times compare as written, whatever their zone. An empty
+    filter allows all blocks.
 
     Args:
         names: sequence of str. Of the fields.
@@ -134,6 +137,8 @@ class FieldTable(tf.Module):
             tf.strings.regex_replace(condition, f"^{_CONDITION}$", group)
             for group in (r"\1", r"\2", r"\3")
         )
+        # As the fields of documents are.
+        name, value = (tf_text.normalize_utf8(e, "NFC") for e in (name, value))
         # (f,)
         is_field = tf.equal(name, tf.constant(self._names))
         is_field = _checked(
@@ -146,27 +151,44 @@ class FieldTable(tf.Module):
         return tf.cond(
             tf.strings.regex_full_match(sign, "[<>]=?"),
             lambda: self._compared(tf.argmax(is_field), sign, value),
-            lambda: tf.equal(self._equal(name, value), sign == "="),
+            lambda: tf.equal(
+                self._equal(name, value) | self._within(is_field, value),
+                sign == "=",
+            ),
         )
 
     def _compared(self, field, sign, value):
         """Whether the first value of each block is less or more."""
         # (2,)
-        bounds = tf.stack(_orders(value))
-        bounds = _checked(
-            bounds,
-            tf.reduce_any(~tf.math.is_nan(bounds)),
+        first, last = (tf.stack(_orders(value, rest)) for rest in "09")
+        first = _checked(
+            first,
+            tf.reduce_any(~tf.math.is_nan(first)),
             value,
             "cannot be compared by <, <=, > or >=; expected a number or a date",
         )[:, None]
+        last = last[:, None]
         # (2, n): nothing is less, more or equal to what is no number.
         orders = tf.gather(self.orders, field, axis=1)
         holds = (
-            (tf.strings.regex_full_match(sign, "<=?") & (orders < bounds))
-            | (tf.strings.regex_full_match(sign, ">=?") & (orders > bounds))
-            | (tf.strings.regex_full_match(sign, "[<>]=") & (orders == bounds))
+            (tf.strings.regex_full_match(sign, "<=?") & (orders < first))
+            | (tf.strings.regex_full_match(sign, ">=?") & (orders > last))
+            | (
+                tf.strings.regex_full_match(sign, "[<>]=")
+                & (orders >= first)
+                & (orders <= last)
+            )
         )
         return tf.reduce_any(holds, axis=0)
+
+    def _within(self, is_field, value):
+        """Whether the first value of each block is in a time that is named."""
+        alternatives = tf.strings.strip(tf.strings.split(value, "|"))
+        # (alternatives, 1)
+        first, last = (_orders(alternatives, rest)[1][:, None] for rest in "09")
+        # (n,): dates alone.
+        orders = tf.gather(self.orders[1], tf.argmax(is_field))
+        return tf.reduce_any((orders >= first) & (orders <= last), axis=0)
 
     def _equal(self, name, value):
         """Whether a value of each block is an alternative."""
@@ -203,11 +225,19 @@ def _fingerprints(keys):
     return tf.strings.to_hash_bucket_fast(keys, _NO_TERM)
 
 
-def _orders(texts):
-    """Texts as numbers and as dates, float64; not a number where not such."""
-    # 20240501; what is missing is 0, before all days.
-    digits = tf.strings.regex_replace(texts, "(?s)[T ].*|-", "")
-    digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
+def _orders(texts, rest="0"):
+    """Texts as numbers and as dates, float64; not a number where not such.
+
+    Args:
+        texts: string tensor.
+        rest: str. The digit of what a date leaves out: its beginning with
+            `"0"`, its end with `"9"`. Defaults to `"0"`.
+    """
+    # 20240501093000, without parts of seconds and zones.
+    digits = tf.strings.regex_replace(texts, "([T ][0-9:]*).*", r"\1")
+    digits = tf.strings.regex_replace(digits, "[^0-9]", "")
+    digits = tf.strings.join([digits, rest * 10])
+    digits = tf.strings.substr(digits, 0, 14)
     return [
         tf.where(
             is_such := tf.strings.regex_full_match(texts, form),
