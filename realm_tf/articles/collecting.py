@@ -10,14 +10,25 @@ import urllib.parse
 from collections.abc import Iterable
 from collections.abc import Mapping
 
+from realm_tf.articles import converted
 from realm_tf.articles import documents
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.articles.pages import Unreadable
 from realm_tf.articles.pages import valid_text
+from realm_tf.articles.worker import Worker
 from realm_tf.errors import InputError
 
 # Whose ids begin with the path of the file.
-_OF_FILES = {each.name for each in documents.FORMATS} | {"csv"}
+_DOCUMENTS = {each.name for each in (*documents.FORMATS, *converted.FORMATS)}
+_OF_FILES = _DOCUMENTS | {"csv"}
+# Our choice: what recurs on fewer pages is no sign, more of the text is no menu,
+# and a title or a date may stand between what recurs.
+_LEAST_PAGES = 5
+_MOST_RECURRING = 0.8
+_MOST_BETWEEN = 3
+# Reads documents, and the markup of wikis: nothing in one can hold up the rest.
+_WORKER = Worker()
 # In a filter: between conditions, and between the alternatives of one.
 _SEPARATORS = frozenset(";|")
 
@@ -27,12 +38,13 @@ def collect(
     *,
     base_url: str | None = None,
     fields: tuple[str, ...] = (),
-) -> tuple[dict[str, dict], collections.Counter, set[str]]:
+) -> tuple[dict[str, dict], collections.Counter, dict[str, str]]:
     """All articles of some files and folders.
 
     Of a folder all files are read that have a known format, at any depth; those
     whose names begin with a dot are passed over, and those that cannot be read
-    are named. The id of a document is its path below the folder (of several,
+    are named, whatever is wrong with them. Links out of a folder, devices and
+    pipes are not read. The id of a document is its path below the folder (of several,
     below the one that holds them; of a file, its name), a "#" and the headings
     of its section, or the first cell of a row; rows with an id and dumps bring
     their own.
@@ -51,14 +63,14 @@ def collect(
         `(rows, counts, unread)`: dict of id to a dict of `id`, `title`, `text`,
         `url`, `file` (its path) and `fields` (name to list of str, see
         `fields_of`); Counter of `files`, `files_of_no_known_format`,
-        `files_without_text`, and pages that were dropped; set of str, as
-        `file`: of folders, those that cannot be read.
+        `files_without_text`, and pages that were dropped; dict of `file` to the
+        reason, of those that cannot be read.
 
     Raises:
-        InputError: if a path matches nothing, a file that was named has no
-            known format, or two documents have one id.
+        InputError: if a path matches nothing, the only file that was named
+            cannot be read, or two documents have one id.
     """
-    counts, unread = collections.Counter(), set()
+    counts, unread = collections.Counter(), {}
     rows, places = {}, {}
     for page, row in _rows(_files(paths), base_url, fields, counts, unread):
         other = rows.setdefault(page.article_id, row)
@@ -69,40 +81,101 @@ def collect(
                 "each its own, or leave one of the files out."
             )
         places[page.article_id] = page.place
+    if num_empty := _drop_recurring(rows):
+        counts["dropped_empty"] += num_empty
     return dict(sorted(rows.items())), counts, unread
+
+
+def _drop_recurring(rows):
+    """Drops what stands around the text on most HTML pages, such as menus
+    without a role and notices, from all but the first of them: whatever it says
+    can still be found. Returns the number of sections that are left empty."""
+    files = collections.defaultdict(list)
+    for row in rows.values():
+        if documents.HTML.is_named(row["file"]):
+            files[row["file"]] += row["text"].split("\n")
+    num_files = collections.Counter(
+        line for lines in files.values() for line in set(lines)
+    )
+    common = {line for line, num in num_files.items() if 2 * num > len(files)}
+    at_edges = {
+        file: _at_edge(lines, common) | _at_edge(lines[::-1], common)
+        for file, lines in files.items()
+    }
+    length = dropped = 0
+    for file, lines in files.items():
+        length += sum(map(len, lines))
+        dropped += sum(len(line) for line in lines if line in at_edges[file])
+    # Versions of one page have their text in common.
+    if len(files) < _LEAST_PAGES or dropped > _MOST_RECURRING * length:
+        return 0
+    seen, num_before = set(), len(rows)
+    for name, row in list(rows.items()):
+        edge, kept = at_edges.get(row["file"], ()), []
+        for line in row["text"].split("\n"):
+            if line not in edge or line not in seen:
+                kept.append(line)
+            if line in edge:
+                seen.add(line)
+        row["text"] = "\n".join(kept)
+        if not kept:
+            del rows[name]
+    return num_before - len(rows)
+
+
+def _at_edge(lines, common):
+    """The common lines before the text, between which few others stand."""
+    found, num_others = set(), 0
+    for line in lines:
+        if line in common:
+            found.add(line)
+        elif (num_others := num_others + 1) > _MOST_BETWEEN:
+            break
+    return found
 
 
 def _rows(files, base_url, fields, counts, unread):
     """Yields each page that has text, and its row."""
     source, texts = None, {}
     for root, path, is_named in files:
-        found = []
+        found, below = [], _below(path, root)
+        before = counts.total()
         try:
-            format = readers.detect_format(path)
+            format = _format_of(path, root)
             counts["files"] += 1
             before = counts.total()
             for page, file in _read(path, root, format, base_url):
                 if page.dropped == documents.UNREADABLE:
-                    unread.add(_below(path, root))
-                if row := _row(page, file, format, counts):
+                    unread[below] = page.text
+                if row := _row(page, file, format, counts, unread):
                     # The sections of a document share fields and warnings.
                     if page.fields is not source:
                         source = page.fields
                         texts = fields_of(source, fields, page.place)
                     row["fields"] = texts
                     found.append((page, row))
-        except InputError as error:
-            if is_named:
+        # Whatever a reader raises, the other files are read.
+        except Exception as error:
+            if isinstance(error, MemoryError):
                 raise
-            if isinstance(error, readers.UnknownFormat):
-                reason = f"{path} is of no known format."
-                counts["files_of_no_known_format"] += 1
-            else:
-                reason = error
-                counts[f"dropped_{documents.UNREADABLE}"] += 1
-            print(f"warning: {reason} The file is left out.", file=sys.stderr)
             # A sync keeps the documents that it had: it may be written again.
-            unread.add(_below(path, root))
+            unread[below] = reason = pages.reason_of(error)
+            if is_named and len(files) == 1:
+                raise InputError(reason) from error
+            kind = f"dropped_{documents.UNREADABLE}"
+            if isinstance(error, readers.UnknownFormat):
+                kind = "files_of_no_known_format"
+                extension = pages.extension_of(path)
+                unread[below] = reason = (
+                    f"files of .{extension} are not read"
+                    if extension
+                    else "neither extension nor content is of a known format"
+                )
+            counts[kind] += 1
+            print(
+                f"warning: {path} is left out: {reason}",
+                file=sys.stderr,
+            )
             continue
         if not found and counts.total() == before:
             print(f"warning: {path} has no text.", file=sys.stderr)
@@ -110,14 +183,32 @@ def _rows(files, base_url, fields, counts, unread):
         yield from found
 
 
-def _row(page, file, format, counts):
+def _format_of(path, root):
+    """The format of a file, unless it is a link to one outside a folder."""
+    if root and not os.path.realpath(path).startswith(
+        os.path.join(os.path.realpath(root), "")
+    ):
+        raise Unreadable(
+            "it is a link out of the folder: name its target to read it"
+        )
+    return readers.detect_format(path)
+
+
+def _row(page, file, format, counts, unread):
     """A page as a row, or `None` if it is none, which is counted."""
     reason = readers.drop_reason(
         page, format=format, keep_all_titles=format != readers.MEDIAWIKI
     )
     text = ""
     if not reason:
-        text = readers.article_text(page, format=format, keep_tables=True).text
+        try:
+            text = _text_of(page, format)
+        except Unreadable as error:
+            reason = documents.UNREADABLE
+            unread[file] = str(error)
+            print(
+                f"warning: {page.place} is left out: {error}", file=sys.stderr
+            )
     if not text:
         counts[f"dropped_{reason or 'empty'}"] += 1
         return None
@@ -128,6 +219,14 @@ def _row(page, file, format, counts):
         "url": page.url,
         "file": file,
     }
+
+
+def _text_of(page, format):
+    if format != readers.MEDIAWIKI:
+        return readers.article_text(page, format=format).text
+    return _WORKER.call(
+        readers.article_text, page, format=format, keep_tables=True
+    ).text
 
 
 def _files(paths):
@@ -160,9 +259,10 @@ def _read(path, root, format, base_url):
         for page in readers.read_pages(path, format=format, base_url=base_url):
             yield page, below
         return
+    read = _read_document if format in _DOCUMENTS else readers.read_pages
     folder = urllib.parse.quote(os.path.dirname(below))
     base = "/".join(filter(None, ((base_url or "").rstrip("/"), folder)))
-    for page in readers.read_pages(
+    for page in read(
         # Something, or a page would have no URL.
         path,
         format=format,
@@ -178,6 +278,14 @@ def _read(path, root, format, base_url):
             # It has none of its own.
             page.url = pages.page_url(base_url, page.title) if base_url else ""
         yield page, below
+
+
+def _read_document(path, **options):
+    return _WORKER.call(_pages_of, path, **options)
+
+
+def _pages_of(path, **options):
+    return list(readers.read_pages(path, **options))
 
 
 def fields_of(

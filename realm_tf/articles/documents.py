@@ -8,14 +8,13 @@ A file that cannot be read is counted and named, and the rest goes on.
 """
 
 import collections
-import html
-import io
 import os
 import re
 import sys
 import urllib.parse
 
 from realm_tf.articles import html_sections
+from realm_tf.articles import pages
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 
@@ -26,19 +25,51 @@ UNREADABLE = "bad_record_document"
 _FRONT_MATTER = re.compile(
     r"\A---[ \t\r]*(\n(?![ \t\r]*\n).*?)^---\s*?$", re.DOTALL | re.MULTILINE
 )
-_TAG = re.compile(r"<([a-z][\w-]*)[^<>]*>", re.I)
+_NULL = ("~", "null", "Null", "NULL")
+_TAG = re.compile(r"<(?=([a-z][\w-]*)(?![:@.\w-])[^<>]*>)", re.I)
+_CLOSED = re.compile(r"</([a-z][\w-]*)", re.I)
 # HTML needs no closing tag of these.
-_UNCLOSED = (
-    *("br", "hr", "img", "input", "p", "li"),
-    *("dd", "dt", "td", "th", "tr"),
+_UNCLOSED = frozenset(
+    (
+        *("br", "hr", "img", "input", "p", "li", "wbr", "meta", "link"),
+        *("dd", "dt", "td", "th", "tr", "thead", "tbody", "tfoot", "option"),
+    )
 )
+# "<" that is text and no markup, while Markdown is read.
+_LESS = "\ue004"
+_META = re.compile(
+    rb"<(?:meta|\?xml)[^<>]*?(?:charset|encoding)\s*=\s*[\"']?([\w-]+)"
+)
+_HEAD_BYTES = 2048
 # An item of a list in plain text.
-_ITEM = re.compile(r"(?:[-*\u2022\u2013]|\d{1,3}[.)])\s+\S")
-_COMPRESSED = re.compile(r"\.(gz|bz2)$")
-_HYPHENS = ("-", "\u00ad", "\u2010")
+_ITEM = re.compile(
+    r"(?:[-*\u2022\u2013\u25aa\u25cf\u25e6\u2023]|\d{1,3}[.)])\s+\S"
+)
+# What stands in a line of its own: "Phone: 555", columns.
+_ENTRY = re.compile(r"[^\W\d_][^:.?!]{0,30}:\s+\S|\S.*?(?:\t| {3,})\S")
+# The line below a heading, and rules.
+_RULE = re.compile(r"([-=~^*_#+.])\1{2,}$")
+_HYPHENS = "-\u00ad\u2010"
+_COMPOUND = re.compile(r"\w+(?:-\w+)+|\w+")
+# A line that could have held the first word of the next one and still be so
+# much shorter than the longest ends a paragraph (our choice).
+_SHORT_LINE = 0.75
+# Lengths of full lines where text is wrapped, and one that never is.
+_WRAPPED = range(40, 120)
+_LONG_LINE = 200
+# "pre- and post-war".
+_AND = ("and", "or", "to", "und", "oder", "bis", "et", "ou")
+# What programs call a document that has no title.
+_NO_TITLE = re.compile(
+    r"\s*(microsoft \w+ - .*|(?:untitled|document|unbenannt)[\d\W]*"
+    r"|\S+\.(?:docx?|dvi|indd|odt|pdf|pptx?|tex|xlsx?))?\s*$",
+    re.I,
+)
+# Far longer than a book (our choice).
+_MOST_PAGES = 5000
 
 
-def _reader(parse):
+def reader(parse):
     """Makes a `Format.read` that yields a page for each section.
 
     A file that cannot be read is reported and counted as one dropped page.
@@ -51,47 +82,39 @@ def _reader(parse):
     def read(file, path, base_url):
         try:
             yield from _pages(*parse(file, path), path, base_url)
-        except ImportError:
-            raise
         # Libraries raise many types of exception for a damaged file.
         except Exception as error:
+            reason = pages.reason_of(error)
             print(
-                f"warning: {path} cannot be read ({type(error).__name__}: "
-                f"{' '.join(str(error).split())}) and is left out.",
+                f"warning: {path} cannot be read ({reason}) and is left out.",
                 file=sys.stderr,
             )
-            yield Page(1, path, dropped=UNREADABLE)
+            yield Page(1, path, text=reason, dropped=UNREADABLE)
 
     return read
 
 
 def _parse_markdown(file, path):
-    # Only documents need these libraries, and importing them takes time.
-    import markdown_it
+    # Only documents need this library.
+    from cmarkgfm import cmark
 
-    renderer = markdown_it.MarkdownIt("commonmark").enable("table")
-    for kind in ("html_block", "html_inline"):
-        renderer.add_render_rule(kind, _tags_alone)
-    fields, text = _without_front_matter(_decoded(file), path)
-    markup = renderer.render(text, {"text": text.lower()})
-    title, sections, _ = html_sections.read(markup)
+    text = pages.decoded(pages.read_all(file)).replace(_LESS, "")
+    fields, text = _without_front_matter(text, path)
+    closed = {name.lower() for name in _CLOSED.findall(text)} | _UNCLOSED
+    # "<name>" is a word where nothing closes it.
+    text = _TAG.sub(
+        lambda tag: "<" if tag[1].lower() in closed else _LESS, text
+    )
+    markup = cmark.markdown_to_html_with_extensions(
+        text,
+        options=cmark.Options.CMARK_OPT_UNSAFE,
+        extensions=["table", "strikethrough"],
+    )
+    title, sections, _ = html_sections.read(markup.replace(_LESS, "&lt;"))
     own_title = fields.get("title")
     if isinstance(own_title, str):
         title = " ".join(own_title.split()) or title
     return title, sections, fields
-
-
-def _tags_alone(renderer, tokens, place, options, env):
-    """HTML in Markdown, but for what nothing closes: "<name>" is a word."""
-    return _TAG.sub(
-        lambda tag: (
-            tag[0]
-            if tag[1].lower() in _UNCLOSED
-            or f"</{tag[1].lower()}" in env["text"]
-            else html.escape(tag[0])
-        ),
-        tokens[place].content,
-    )
 
 
 def _without_front_matter(text, path):
@@ -102,10 +125,10 @@ def _without_front_matter(text, path):
     if not found:
         return {}, text
     try:
-        # With the line feed after its mark: errors name the line of the file.
-        fields = yaml.safe_load(found[1]) or {}
-    # PyYAML lets through what Python raises, as for a 30th of February.
-    except Exception as error:
+        # As written: 1.10, no, 01067 and 12:30 are text. With the line feed
+        # after its mark: errors name the line of the file.
+        fields = yaml.load(found[1], yaml.BaseLoader) or {}
+    except (yaml.YAMLError, RecursionError) as error:
         print(
             f"warning: {path} begins with front matter that is not YAML "
             f"({' '.join(str(error).split())}) and is read without it.",
@@ -115,56 +138,129 @@ def _without_front_matter(text, path):
     if not isinstance(fields, dict):
         # Words between two rules.
         return {}, text
+    fields = {k: None if v in _NULL else v for k, v in fields.items()}
     return fields, text[found.end() :]
 
 
 def _parse_html(file, path):
-    return html_sections.read(file.read())
+    content = pages.read_all(file)
+    declared = _META.search(content[:_HEAD_BYTES])
+    declared = declared and declared[1].decode("ascii", "replace")
+    return html_sections.read(pages.decoded(content, declared))
 
 
 def _parse_text(file, path):
-    # Empty lines and the items of lists separate paragraphs.
-    paragraphs, words = [], []
-    for line in (*_decoded(file).splitlines(), ""):
-        line = line.strip()
-        if words and (not line or _ITEM.match(line)):
-            paragraphs.append(" ".join(words))
-            words = []
-        if line:
-            words.append(line)
-    return "", [html_sections.Section([], "", paragraphs)], {}
+    text = pages.decoded(pages.read_all(file))
+    return "", [html_sections.Section([], "", paragraphs(text))], {}
 
 
 def _parse_pdf(file, path):
-    import pypdf
+    import pypdfium2
 
-    reader = pypdf.PdfReader(io.BytesIO(file.read()))
-    title = (reader.metadata and reader.metadata.title) or ""
+    content = pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
+    # Some programs write something before it.
+    content = content[max(0, content[:_HEAD_BYTES].find(b"%PDF-")) :]
+    with pypdfium2.PdfDocument(content) as pdf:
+        if len(pdf) > _MOST_PAGES:
+            raise pages.Unreadable(
+                f"it has {len(pdf):,} pages, and at most {_MOST_PAGES:,} are "
+                "read: split it"
+            )
+        title = pdf.get_metadata_dict().get("Title", "")
+        texts = [page.get_textpage().get_text_bounded() for page in pdf]
+    # Where the library has joined a word that was broken.
+    words = set(_COMPOUND.findall("\n".join(texts)))
     sections = [
         html_sections.Section(
-            [], f"page={number}", _paragraphs(page.extract_text())
+            [],
+            f"page={number}",
+            paragraphs(re.sub("[\x02\ufffe]", "-\n", text), words),
         )
-        for number, page in enumerate(reader.pages, start=1)
+        for number, text in enumerate(texts, start=1)
     ]
-    return title, sections, {}
+    return "" if _NO_TITLE.match(title) else title, sections, {}
 
 
-def _decoded(file):
-    return file.read().decode("utf-8-sig")
+def paragraphs(text: str, words: set[str] | None = None) -> list[str]:
+    """The paragraphs of text in lines, those of one sentence joined again.
+
+    Empty lines separate paragraphs. So do items of lists, columns, indented
+    lines, and lines that end long before the others. A word that a hyphen breaks
+    is one word.
+
+    Args:
+        text: str.
+        words: set of str. Of the document, if breaking words added hyphens:
+            these are dropped, but for words that occur with them. Defaults to
+            `None`: hyphens stay.
+    """
+    lines = [line.expandtabs().rstrip() for line in text.splitlines()]
+    lengths = sorted(map(len, filter(None, lines)))
+    # As long as most full lines are.
+    width = lengths[len(lengths) * 9 // 10] if lengths else 0
+    found, group = [], []
+    for line in (*lines, ""):
+        if line and not _RULE.match(line.strip()):
+            group.append(line)
+        elif group:
+            longest = max(map(len, group))
+            full = width if width in _WRAPPED else longest
+            found += _joined(group, full if longest < _LONG_LINE else 0, words)
+            group = []
+    return found
 
 
-def _paragraphs(text):
-    """The lines of a page of a PDF, those of one sentence joined again."""
-    found = [""]
-    for line in text.splitlines():
-        line = " ".join(line.split())
-        if not line:
-            found.append("")
-        elif found[-1].endswith(_HYPHENS) and line[:1].islower():
-            found[-1] = found[-1][:-1] + line
+def _joined(lines, width, words):
+    """The lines of one group without an empty line, as paragraphs.
+
+    Args:
+        lines: list of str.
+        width: int. Of a full line; 0 if lines are not wrapped.
+        words: see `paragraphs`.
+    """
+    # Of each paragraph its pieces.
+    found, last, margin = [], "", 0
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        text = " ".join(line.split())
+        room = _SHORT_LINE * width - len(last) - 1
+        begins = _ITEM.match(text) or _ENTRY.match(line.strip())
+        if begins or indent >= margin + 4 or not (found and width):
+            found.append([text])
+            margin = indent
+        elif _is_broken(last, text):
+            found[-1] += _mended(found[-1].pop(), text, words)
+        elif len(text.split(" ", 1)[0]) < room:
+            found.append([text])
         else:
-            found[-1] = f"{found[-1]} {line}".strip()
-    return [paragraph for paragraph in found if paragraph]
+            found[-1] += [" ", text]
+        last = line
+    return ["".join(pieces) for pieces in found]
+
+
+def _is_broken(before, after):
+    """Whether a word goes on in the next line."""
+    first = _COMPOUND.match(after)
+    return (
+        before[-1] in _HYPHENS
+        and before[-2:-1].isalnum()
+        and first is not None
+        and first[0] not in _AND
+    )
+
+
+def _mended(before, after, words):
+    """Two lines as the pieces of one, a broken word whole again."""
+    first = before.split(" ")[-1][:-1]
+    whole = f"{_COMPOUND.findall(first)[-1]}-{_COMPOUND.match(after)[0]}"
+    is_added = (
+        words is not None
+        and after[0].islower()
+        and first[-1].islower()
+        and "-" not in first
+        and whole not in words
+    )
+    return [before[:-1] if is_added else before, after]
 
 
 def _pages(title, sections, fields, path, base_url):
@@ -199,30 +295,22 @@ def url_of(path: str, base_url: str | None) -> str:
 
 def name_of(path: str) -> str:
     """The name of a file as a title: without folder and suffix."""
-    name = _COMPRESSED.sub("", os.path.basename(path))
+    name = pages.COMPRESSED.sub("", os.path.basename(path))
     return os.path.splitext(name)[0].replace("_", " ")
 
 
-def suffix(*suffixes: str):
-    """A function of a path: whether a name, also a compressed one, ends so."""
-    return lambda path: _COMPRESSED.sub("", path.lower()).endswith(suffixes)
+def _begins_html(head, text):
+    return text[:100].lower().startswith(_HTML)
 
 
+def _begins_pdf(head, text):
+    return head.startswith(b"%PDF-")
+
+
+HTML = Format("html", _begins_html, reader(_parse_html), "html?|xhtml")
 FORMATS = (
-    Format(
-        "html",
-        lambda head, text: text[:100].lower().startswith(_HTML),
-        _reader(_parse_html),
-        is_named=suffix(".html", ".htm"),
-    ),
-    Format(
-        "pdf", lambda head, text: head.startswith(b"%PDF-"), _reader(_parse_pdf)
-    ),
-    Format(
-        "markdown",
-        None,
-        _reader(_parse_markdown),
-        is_named=suffix(".md", ".markdown"),
-    ),
-    Format("text", None, _reader(_parse_text), is_named=suffix(".txt")),
+    HTML,
+    Format("pdf", _begins_pdf, reader(_parse_pdf), "pdf"),
+    Format("markdown", None, reader(_parse_markdown), "md|markdown"),
+    Format("text", None, reader(_parse_text), "txt"),
 )

@@ -111,5 +111,6 @@ def _is_in(head, text):
     return text.startswith(_HEAD) and "<mediawiki" in text
 
 
-MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki)
+# "enwiki-...-pages-articles1.xml-p1p41242.bz2" is part of a dump.
+MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki, r"xml(-p\d+p\d+)?")
 FORMATS = (MEDIAWIKI,)

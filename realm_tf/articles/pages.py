@@ -1,12 +1,16 @@
 """Files of pages: finding them, opening them, what a page is."""
 
 import bz2
+import codecs
 import contextlib
 import dataclasses
+import errno
 import glob
 import gzip
 import os
 import re
+import stat
+import unicodedata
 import urllib.parse
 import xml.etree.ElementTree as ET
 import zlib
@@ -22,9 +26,33 @@ from realm_tf.errors import InputError
 
 # Marks that a reader does not see.
 INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
+COMPRESSED = re.compile(r"\.(gz|bz2)$")
+_OF_DISKS = (errno.EIO, errno.ENOSPC)
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# U+FB00 to U+FB06, of typesetting.
+_LIGATURE = re.compile("[\ufb00-\ufb06]")
+# Longest first: a mark of UTF-16 begins that of UTF-32.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_HIGH = bytes(range(0x80, 0x100))
+_FEW_HIGH = 64
+# What decides the encoding.
+_SAMPLE = 1 << 20
+# Of text in one document: ten times a long book (our choice).
+MOST_BYTES = 64 << 20
+# Of a document that also holds pictures.
+MOST_BYTES_WITH_PICTURES = 512 << 20
 # As MediaWiki's wfUrlencode leaves them.
 _URL_SAFE = ";@$!*(),/~:"
+
+
+class Unreadable(InputError):
+    """Why a document is left out, as an error's message."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,7 +65,8 @@ class Page:
         place: str. The file and the line or page, for messages.
         article_id: str. The page id in its dump.
         title: str.
-        text: str. Wiki markup or plain text.
+        text: str. Wiki markup or plain text; of a document that cannot be
+            read, the reason.
         url: str. Where the article can be read, or `""`.
         dropped: str. Why the page is no article, such as `"redirect"`, or
             `""`.
@@ -96,8 +125,80 @@ def plain_paragraphs(text: str) -> str:
 
 
 def valid_text(text: str) -> str:
-    """Text without half surrogate pairs, which JSON can spell, not UTF-8."""
-    return _SURROGATE.sub("\ufffd", text)
+    """Text in Unicode's form NFC, typographic ligatures written out, without
+    half surrogate pairs, which JSON can spell, not UTF-8.
+
+    >>> valid_text("cafe\u0301 \ufb01nds")
+    'café finds'
+    """
+    text = _LIGATURE.sub(
+        lambda match: unicodedata.normalize("NFKC", match[0]), text
+    )
+    return unicodedata.normalize("NFC", _SURROGATE.sub("\ufffd", text))
+
+
+def reason_of(error: Exception) -> str:
+    """Why a document is left out, in one line.
+
+    Raises:
+        Exception: what is given, if the disk failed and not the document.
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, InputError):
+        return text
+    if isinstance(error, OSError) and error.errno in _OF_DISKS:
+        raise error
+    return f"{type(error).__name__}: {text}"
+
+
+def read_all(file: BinaryIO, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file, decompressed; `Unreadable` if they are too many."""
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise Unreadable(
+            f"it holds more than {most >> 20} MiB, the most that is read of "
+            "such a document: split it"
+        )
+    return content
+
+
+def encoding_of(content: bytes, declared: str | None = None) -> str:
+    """The encoding of a file of text.
+
+    A byte order mark decides, then whether it is UTF-8, then what the file
+    declares, then charset-normalizer; too few letters for it are those of
+    Western Europe.
+
+    Args:
+        content: bytes.
+        declared: str. An encoding. Defaults to `None`.
+
+    Raises:
+        Unreadable: if it is no text.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            return encoding
+    # The letters of UTF-16 without a mark are UTF-8 with zeros between them.
+    if b"\0" not in content:
+        for encoding in filter(None, ("utf-8", declared)):
+            with contextlib.suppress(UnicodeDecodeError, LookupError):
+                content.decode(encoding)
+                return encoding
+    high = len(content) - len(content.translate(None, _HIGH))
+    if b"\0" not in content and high <= min(_FEW_HIGH, len(content) // 3):
+        return "cp1252"
+    import charset_normalizer
+
+    found = charset_normalizer.from_bytes(content[:_SAMPLE]).best()
+    if found is None:
+        raise Unreadable("it is no text in an encoding that can be recognised")
+    return found.encoding
+
+
+def decoded(content: bytes, declared: str | None = None) -> str:
+    """The text of a file; see `encoding_of`."""
+    return content.decode(encoding_of(content, declared), "replace")
 
 
 def without_title(page: Page, text: str, *, alone: bool = False) -> str:
@@ -125,17 +226,30 @@ class Format:
         read: function of a binary file, decompressed, its path, and what
             comes before the title in a page's URL, or `None`. Yields `Page`
             in the order of the file.
+        extensions: str. Of files of this format, a regular expression. Defaults
+            to one that matches none.
         text: function of a `Page`: its `PlainText`. Defaults to `plain_text`.
-        is_named: function of a path. Whether files of this format are named
-            so, for those that are recognised by nothing else. Defaults to
-            `None`: the name says nothing.
     """
 
     name: str
     is_in: Callable[[bytes, str], bool] | None
     read: Callable[[BinaryIO, str, str | None], Iterator[Page]]
+    extensions: str = "(?!)"
     text: Callable[[Page], PlainText] = plain_text
-    is_named: Callable[[str], bool] | None = None
+
+    def is_named(self, path: str) -> bool:
+        """Whether a file, also a compressed one, has one of the extensions."""
+        return re.fullmatch(self.extensions, extension_of(path)) is not None
+
+
+def extension_of(path: str) -> str:
+    """The extension in small letters, below that of a compressed file.
+
+    >>> extension_of("a/Notes.MD.gz"), extension_of("wiki_00")
+    ('md', '')
+    """
+    name = COMPRESSED.sub("", os.path.basename(path).lower())
+    return os.path.splitext(name)[1][1:]
 
 
 def find_files(patterns: Iterable[str]) -> list[str]:
@@ -195,7 +309,7 @@ def open_bytes(path):
     `InputError`.
     """
     try:
-        with Path(path).open("rb") as file:
+        with _opened(path) as file:
             head = file.read(3)
             file.seek(0)
             if head == b"BZh":
@@ -223,6 +337,20 @@ def open_bytes(path):
         ) from error
 
 
+def _opened(path):
+    if is_remote(path):
+        return Path(path).open("rb")
+    # Opening a FIFO would wait for somebody who writes into it.
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return open(number, "rb")
+    os.close(number)
+    raise Unreadable(
+        f"{path} cannot be read (no regular file): expected a file, no device, "
+        "pipe or folder."
+    )
+
+
 def file_state(path: str) -> list:
     """Path, size and time of change, which tell whether a file is the same."""
     if is_remote(path):
@@ -235,7 +363,13 @@ def file_state(path: str) -> list:
 def read_lines(file, path):
     """Lines as (number from 1, text), decoded, without their ends."""
     # Not a TextIOWrapper: it reads ahead and could not name the line.
-    for number, line in enumerate(file, start=1):
+    lines = iter(lambda: file.readline(MOST_BYTES + 1), b"")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > MOST_BYTES:
+            raise Unreadable(
+                f"{path}:{number}: longer than {MOST_BYTES >> 20} MiB: expected "
+                "one object or row in a line."
+            )
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -161,6 +161,7 @@ BLOCK_RECORDS = Format(
     "block-records",
     lambda head, text: head.startswith(b"\x93NUMPY"),
     _read_records,
+    "npy",
 )
 # A TFRecord file says nothing of what it holds: --format names it.
 ORQA = Format("orqa", lambda head, text: False, _read_tfrecords)

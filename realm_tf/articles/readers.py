@@ -7,8 +7,10 @@ decide which pages are articles and what of them is text.
 
 from collections.abc import Iterator
 
+from realm_tf.articles import converted
 from realm_tf.articles import documents
 from realm_tf.articles import mediawiki
+from realm_tf.articles import pages
 from realm_tf.articles import published_texts
 from realm_tf.articles import rows
 from realm_tf.articles import wiki_markup
@@ -21,7 +23,7 @@ from realm_tf.errors import InputError
 
 # Modules of this folder with their `FORMATS`. A file is of the first format
 # whose `is_in` says so.
-_MODULES = (mediawiki, rows, published_texts, documents)
+_MODULES = (mediawiki, rows, published_texts, documents, converted)
 _FORMATS = {each.name: each for module in _MODULES for each in module.FORMATS}
 FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
@@ -33,6 +35,12 @@ LIST_TITLES = ("List of ", "Index of ", "Outline of ")
 # that has none.
 _HEAD_BYTES = 1 << 16
 _SHOWN_BYTES = 40
+_EXPECTED = (
+    "the extension of a document (.md, .html, .txt, .pdf, .docx, ...) or table "
+    "(.csv, .tsv, .jsonl, .parquet), a MediaWiki dump (.xml), or without "
+    "extension what begins as one of these. `realm chunk --format` names the "
+    "format if it is one of these."
+)
 
 
 class UnknownFormat(InputError):
@@ -40,7 +48,7 @@ class UnknownFormat(InputError):
 
 
 def detect_format(path: str) -> str:
-    """The format of a file, from its first bytes, else from its name.
+    """The format of a file, from its extension, else from its first bytes.
 
     Args:
         path: str. May be compressed (bz2, gzip), whatever its name.
@@ -49,28 +57,30 @@ def detect_format(path: str) -> str:
         str, one of `FORMATS`.
 
     Raises:
-        UnknownFormat: if the content is of no known format; it shows how the
-            file begins.
+        UnknownFormat: if neither is of a known format; it shows the extension,
+            or how the file begins.
         InputError: if the file is damaged.
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
     text = head.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
-    for format in _FORMATS.values():
+    named = [each for each in _FORMATS.values() if each.is_named(path)]
+    # The extension decides, the content where there is none, or among those of
+    # one extension.
+    extension = pages.extension_of(path)
+    for format in named or ([] if extension else _FORMATS.values()):
         if format.is_in and format.is_in(head, text):
             return format.name
-    for format in _FORMATS.values():
-        if format.is_named and format.is_named(path):
-            return format.name
+    if named:
+        return named[-1].name
+    if extension:
+        raise UnknownFormat(
+            f"{path} is of no known format (extension .{extension}): expected "
+            f"{_EXPECTED}"
+        )
     shown = f"begins with {head[:_SHOWN_BYTES]!r}" if text else "is empty"
     raise UnknownFormat(
-        f"{path} is of no known format (it {shown}): expected a MediaWiki XML dump, "
-        "WikiExtractor's JSONL, "
-        'JSONL with "id", "title" and "text", a TSV with '
-        "the header id, text, title, Parquet, HTML, PDF, a name that ends in "
-        ".md, .txt or .csv, or REALM's published blocks (block_records.npy; "
-        "blocks.tfr with --format orqa). `realm chunk --format` names it if it is "
-        "one of these."
+        f"{path} is of no known format (it {shown}): expected {_EXPECTED}"
     )
 
 

@@ -10,12 +10,17 @@ fields.
 
 import collections
 import csv
+import decimal
+import functools
 import html
 import io
+import itertools
 import json
 import re
+import sys
 
 from realm_tf.articles import documents
+from realm_tf.articles import pages
 from realm_tf.articles import table_rows
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
@@ -33,8 +38,14 @@ _OF_PAGES = ("id", "_id", "title", "text", "url")
 _OBJECT = re.compile(r"\{\s*(\"|\}|\Z)")
 # facebookresearch/DPR, psgs_w100.tsv.
 _DPR_HEADER = ["id", "text", "title"]
+_JSON = "jsonl|ndjson|json"
 _REQUIRED = ("id", "title", "text")
 _DELIMITERS = ",;\t|"
+# Enough to tell encoding and delimiter.
+_HEAD_BYTES = 1 << 20
+_NUM_SNIFFED = 100
+# Of one row (our choice): a quote that is open longer is text.
+_MOST_LINES = 2000
 
 
 def _is_wikiextractor(head, text):
@@ -65,8 +76,9 @@ def _read_json(file, path, _):
         number += 1
         place = f"{path}:{line_number}"
         try:
-            row = json.loads(line)
-        except ValueError as error:
+            # A number as it is written.
+            row = json.loads(line, parse_float=decimal.Decimal)
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"{place}: broken JSON ({error}): expected "
                 '{"id": ..., "title": ..., "text": ...} on one line.'
@@ -114,15 +126,15 @@ def _is_dpr(head, text):
 
 
 def _read_csv(file, path, base_url):
+    text = io.TextIOWrapper(file, encoding=_encoding(file), newline="")
     try:
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        delimiter = _delimiter(text)
-        # The default, 128 KiB, is shorter than a long article.
-        csv.field_size_limit(1 << 30)
-        lines = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
+        delimiter = "\t"
+        if pages.extension_of(path) != "tsv":
+            delimiter = _delimiter(text)
+        lines = _records(text, delimiter, path)
         headers = [cell.strip() for cell in next(lines, [])]
         yield from _csv_pages(lines, headers, path, base_url)
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is no CSV file in UTF-8 ({error}): convert it."
         ) from error
@@ -131,13 +143,74 @@ def _read_csv(file, path, base_url):
         text.detach()
 
 
+def _encoding(file):
+    """The encoding of a file of lines, by its beginning."""
+    head = file.read(_HEAD_BYTES)
+    file.seek(0)
+    return pages.encoding_of(head[: head.rfind(b"\n") + 1] or head)
+
+
 def _delimiter(text):
-    """The character that separates cells, by the first line."""
-    line = text.readline()
+    """The character that separates cells: as often in most of the rows."""
+    lines = list(itertools.islice(_lines(text), _NUM_SNIFFED))
     text.seek(0)
-    # The first of those that are there as often as none other.
-    outside = "".join(line.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
+
+    def agreement(delimiter):
+        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        widths = collections.Counter(len(row) for row in rows if row)
+        (width, count), *_ = widths.most_common(1) or [(1, 0)]
+        return width > 1, count / max(1, widths.total()), width
+
+    return max(_DELIMITERS, key=agreement)
+
+
+def _lines(text):
+    return iter(lambda: text.readline(pages.MOST_BYTES), "")
+
+
+def _records(text, delimiter, path):
+    """Yields the rows, where a quote that nothing closes is text."""
+    # The default, 128 KiB, is shorter than a long article.
+    csv.field_size_limit(1 << 30)
+    parse = functools.partial(
+        csv.reader, delimiter=delimiter, skipinitialspace=True, strict=True
+    )
+    lines, waiting = _lines(text), collections.deque()
+    width, number, wrong = None, 0, []
+    while True:
+        # A record goes on in the next line until its quotes are even.
+        held, num_quotes = [], 0
+        while not held or num_quotes % 2 and len(held) < _MOST_LINES:
+            line = waiting.popleft() if waiting else next(lines, "")
+            if not line:
+                break
+            held.append(line)
+            num_quotes += line.count('"')
+        if not held:
+            break
+        try:
+            found = list(parse(held))
+            is_right = (
+                width is None
+                or len(held) == 1
+                or {width} == set(map(len, found))
+            )
+        except csv.Error:
+            is_right = False
+        if not is_right:
+            waiting.extendleft(reversed(held[1:]))
+            wrong.append(number + 1)
+            found = list(parse(held[:1], quoting=csv.QUOTE_NONE))
+        width = len(found[0]) if width is None and found else width
+        number += len(found)
+        yield from found
+    if wrong:
+        print(
+            f"warning: {path}: {len(wrong)} rows have quotes that do not "
+            f"belong together (the first is row {wrong[0]}); these are read as "
+            "text.",
+            file=sys.stderr,
+        )
 
 
 def _csv_pages(lines, headers, path, base_url):
@@ -222,14 +295,26 @@ def _is_field(type):
     )
 
 
+def _is_json(head, text):
+    return bool(_OBJECT.match(text))
+
+
+def _is_parquet(head, text):
+    return head.startswith(b"PAR1")
+
+
+# Of one extension, the last is for what is none of the others.
 FORMATS = (
-    # Before all other JSONL.
-    Format("wikiextractor", _is_wikiextractor, _read_json, _wikiextractor_text),
-    Format("jsonl", lambda head, text: bool(_OBJECT.match(text)), _read_json),
-    # Rows of CSV with an id, in a file of any name.
-    Format("dpr", _is_dpr, _read_csv),
     Format(
-        "parquet", lambda head, text: head.startswith(b"PAR1"), _read_parquet
+        "wikiextractor",
+        _is_wikiextractor,
+        _read_json,
+        _JSON,
+        text=_wikiextractor_text,
     ),
-    Format("csv", None, _read_csv, is_named=documents.suffix(".csv", ".tsv")),
+    Format("jsonl", _is_json, _read_json, _JSON),
+    # Rows of CSV with an id.
+    Format("dpr", _is_dpr, _read_csv, "tsv"),
+    Format("parquet", _is_parquet, _read_parquet, "parquet"),
+    Format("csv", None, _read_csv, "csv|tsv"),
 )

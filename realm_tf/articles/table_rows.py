@@ -28,7 +28,10 @@ class Cell:
 def span(value: str | None) -> int:
     """What the attribute `rowspan` or `colspan` says; 1 if it is no number."""
     value = (value or "").strip()
-    return min(max(1, int(value)), _MOST_SPANNED) if value.isdecimal() else 1
+    # No more digits than matter: Python refuses to read thousands of them.
+    return (
+        min(max(1, int(value[:9])), _MOST_SPANNED) if value.isdecimal() else 1
+    )
 
 
 def lines_of(rows: Iterable[list[Cell]]) -> list[str]:

@@ -102,6 +102,23 @@ _BRACKET_END = re.compile(r"[\s,;:]+\)")
 _DOUBLE_SEPARATOR = re.compile(r"([,;])(?:\s*[,;])+")
 _LOOSE_PUNCTUATION = re.compile(r"\s+([,;:]|\.(?!\w|\.))(?=\s|$)")
 
+# What the parser looks for the end of. No article has so many without one.
+_PAIRS = [
+    (re.compile(opens, re.I), re.compile(closes, re.I))
+    for opens, closes in (
+        (r"\{\{", r"\}\}"),
+        (r"\[\[", r"\]\]"),
+        (r"\[(?=http|//)", r"\]"),
+        (r"\{\|", r"\|\}"),
+        (r"<(?=[a-z][^<>]*+(?!>))", r"(?!)"),
+        (
+            r"<(?!br\b|hr\b|li\b|t[dhr]\b|d[dt]\b)[a-z][^<>]*>",
+            r"</[a-z]|/>",
+        ),
+    )
+]
+_MOST_UNCLOSED = 100
+
 # --- Tables and templates.
 _FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gv]|wav)$", re.I)
 # What a template leaves that stands for the rest of a cell: its attributes.
@@ -140,10 +157,23 @@ def to_plain_text(
     return _finish(_Renderer(silent, keep_tables).render(tree))
 
 
+def _without_unclosed(markup):
+    """Markup without what opens again and again and is never closed.
+
+    The parser goes through the rest of the page for each.
+    """
+    for opens, closes in _PAIRS:
+        num_open = sum(1 for _ in opens.finditer(markup))
+        num_closed = sum(1 for _ in closes.finditer(markup))
+        if num_open - num_closed > _MOST_UNCLOSED:
+            markup = opens.sub(" ", markup)
+    return markup
+
+
 def _drop_apparatus(markup):
     """Drops comments, references, headings and sections of references."""
     markup = _COMMENT.sub("", markup)
-    markup = _EMPTY_ELEMENT.sub("", markup)
+    markup = _without_unclosed(_EMPTY_ELEMENT.sub("", markup))
     markup = _ELEMENT.sub("", markup)
     markup = _SWITCH.sub("", markup)
     kept = []

@@ -1,6 +1,7 @@
 """Files and folders as documents: what they are called, what is left out."""
 
 import gzip
+import os
 
 import pytest
 
@@ -30,24 +31,99 @@ def write(tmp_path):
 
 BAD = {
     "package.json": ('{\n "name": "x"\n}\n', "package.json:1: broken JSON"),
-    "latin.csv": (b"Name;Gr\xf6\xdfe\n", "no CSV file in UTF-8"),
+    "picture.svg": ("<html>", "files of .svg are not read"),
+    "deep.html": ("<div>" * 3000 + "x", "nested more than 2,000 deep"),
+    "bomb.md.gz": (gzip.compress(bytes(65 << 20), 1), "more than 64 MiB"),
     "bad.jsonl": ('{"id": 1, "title": "a", "text": "b"}\n{x\n', "jsonl:2:"),
     "broken.gz": (b"\x1f\x8b\x08junk", "broken.gz is truncated"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_one_bad_file_of_a_folder_is_left_out(write, tmp_path, capsys, name):
+def test_one_bad_file_of_a_folder_is_left_out(write, tmp_path, name):
     content, message = BAD[name]
-    bad, _ = write(name, content), write("leave.md")
+    write(name, content), write("leave.md")
     rows, counts, unread = collect([str(tmp_path / "docs")])
     assert list(rows) == ["leave.md#"]
-    assert message in capsys.readouterr().err
+    assert message in unread[name]
     known = counts["dropped_bad_record_document"]
     assert known + counts["files_of_no_known_format"] == 1
-    assert unread == {name}
-    with pytest.raises(InputError, match=name):
+    assert list(unread) == [name]
+
+
+def test_the_only_file_that_is_named_must_be_readable(write):
+    bad = write("bad.jsonl", "{x\n")
+    with pytest.raises(InputError, match="bad.jsonl:1: broken JSON"):
         collect([bad])
+    assert list(collect([bad, write("leave.md")])[0]) == ["leave.md#"]
+
+
+def test_only_regular_files_of_the_folder_are_read(write, tmp_path):
+    inside, secret = write("leave.md"), tmp_path / "secret.md"
+    secret.write_text("Secret.")
+    folder = tmp_path / "docs"
+    os.mkfifo(folder / "pipe.md")
+    for name, target in (
+        ("out.md", secret),
+        ("zero.txt", "/dev/zero"),
+        ("loop.md", "loop.md"),
+        ("dead.md", "nowhere.md"),
+        ("same.md", inside),
+    ):
+        (folder / name).symlink_to(target)
+    rows, _, unread = collect([str(folder)])
+    assert list(rows) == ["leave.md#", "same.md#"]
+    assert {
+        name: reason.split("(")[-1][:20] for name, reason in unread.items()
+    } == {
+        "dead.md": "No such file or dire",
+        "loop.md": "Too many levels of s",
+        "out.md": "it is a link out of ",
+        "pipe.md": "no regular file): ex",
+        "zero.txt": "it is a link out of ",
+    }
+
+
+def test_a_page_of_a_wiki_that_is_malformed_stops_nothing(write, tmp_path):
+    table = f"{{|\n| rowspan={'9' * 5000} | Oslo\n|}}\nText."
+    page = "<page><title>T{0}</title><id>{0}</id><revision><text>{1}</text></revision></page>"
+    pages = page.format(1, table) + page.format(2, "It is fine.")
+    write("dump.xml", f"<mediawiki>{pages}</mediawiki>")
+    rows, *_ = collect([str(tmp_path / "docs")])
+    assert [row["text"] for row in rows.values()] == [
+        "Oslo.\nText.",
+        "It is fine.",
+    ]
+
+
+MENU = "<div>Home</div><div>Docs</div>"
+NOTICE = "<p>We use cookies. <button>Accept</button></p><p>Imprint</p>"
+
+
+def test_what_recurs_around_the_text_is_no_text(write, tmp_path):
+    texts = [f"Room {n} has {n + 7} seats. Type: small." for n in range(6)]
+    for number, text in enumerate(texts):
+        write(
+            f"{number}.html",
+            f"{MENU}<p>Page {number}<h1>Room</h1><p>{text}<p>Type: small."
+            f"<p>a{number}<p>b{number}{NOTICE}",
+        )
+    rows, *_ = collect([str(tmp_path / "docs")])
+    lines = [row["text"].split("\n") for row in rows.values()]
+    # The first page keeps it.
+    assert lines[0] == ["Home", "Docs", "Page 0"]
+    assert {"Type: small.", "Accept", "Imprint"} < set(lines[1])
+    assert lines[2::2] == [[f"Page {n}"] for n in range(1, 6)]
+    assert lines[3::2] == [
+        [text, f"a{n}", f"b{n}"] for n, text in enumerate(texts) if n
+    ]
+
+
+def test_versions_of_a_page_keep_what_they_have_in_common(write, tmp_path):
+    for number in range(6):
+        write(f"{number}.html", f"<p>{'Same text. ' * 20}<p>Version {number}.")
+    rows, *_ = collect([str(tmp_path / "docs")])
+    assert all(row["text"].startswith("Same text.") for row in rows.values())
 
 
 def test_templates_of_site_generators_are_no_rows(write, tmp_path):

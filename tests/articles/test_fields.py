@@ -150,14 +150,14 @@ def test_of_parquet(tmp_path, column, texts, capsys):
 
 def test_of_markdown_all_sections(tmp_path):
     (tmp_path / "a.md").write_text(
-        "---\ndate: 2024-05-01\ntags: [x, 2024-05-01 09:30:00, true]\n"
+        "---\ndate: 2024-05-01\ntags: [no, 01067, 1.10, 12:30, true]\nx: ~\n"
         "source: {a: b}\n---\n# A\nOne.\n## B\nTwo.\n"
     )
     expected = {
         "date": ["2024-05-01"],
-        "tags": ["x", "2024-05-01T09:30:00", "true"],
+        "tags": ["no", "01067", "1.10", "12:30", "true"],
     }
-    assert _collect(tmp_path, ("date", "tags")) == {
+    assert _collect(tmp_path, ("date", "tags", "x")) == {
         "a.md#": expected,
         "a.md#B": expected,
     }

@@ -1,5 +1,7 @@
 """What of a web page is text, and under which heading and column."""
 
+import itertools
+
 import pytest
 
 from realm_tf.articles import html_sections
@@ -93,6 +95,68 @@ def test_what_stands_around_the_text_and_what_is_a_part_of_it():
         (["Leave"], ["Intro."]),
         (["Leave", "Sick leave"], ["A note.", "Ask HR.", "By Ann."]),
     ]
+
+
+def test_roles_and_notices_that_are_no_text():
+    around = "".join(
+        f"<div {each}>no</div>"
+        for each in (
+            "role=navigation",
+            "role=banner",
+            "role=contentinfo",
+            "role=search",
+            'class="cookie-banner"',
+            'id="cookieConsentPopup"',
+            "aria-hidden=true",
+        )
+    )
+    kept = "<div id=cookies>Cookies are sweet.</div><main role=main>Yes.</main>"
+    assert _sections(around + kept) == [([], ["Cookies are sweet.", "Yes."])]
+
+
+@pytest.mark.parametrize(
+    ("markup", "lines"),
+    [
+        (
+            "<form><label>City<input></label><select><option>Oslo<option>Rome"
+            "</select><button>Go</button></form>",
+            ["City", "Oslo", "Rome", "Go"],
+        ),
+        (
+            "<dl><dt>Term<dd>What it is.<dt>B<dd>C</dl>",
+            ["Term", "What it is.", "B", "C"],
+        ),
+        (
+            "10<sup>6</sup>, 2020<sup><a>1</a></sup>, a<sup>b</sup>",
+            ["10^6, 2020 1, ab"],
+        ),
+        (
+            "a well-\nknown super<wbr>market<!-- x -->s",
+            ["a well-known supermarkets"],
+        ),
+        (
+            "<pre>a<br>b</pre><table><tr><td><pre>c\nd</pre></table>",
+            ["a", "b", "c", "d"],
+        ),
+        ("<p>It is<h2>So</h2><h2>B</h2>x", ["It is", "So"]),
+        ("<font>" * 3000 + "a <b>word</b>", ["a word"]),
+        ("<sup>" * 1500 + "x", ["x"]),
+        ("<table><tr><td>" * 600 + "x", ["x."]),
+        ("<tr hidden><td>no</td></tr>", []),
+    ],
+    ids=itertools.count(),
+)
+def test_lines(markup, lines):
+    assert [line for _, each in _sections(markup)[:1] for line in each] == lines
+
+
+def test_a_section_is_found_by_the_id_around_its_heading():
+    _, (section,), _ = html_sections.read("<section id=x><h2>A</h2>b</section>")
+    assert section.anchor == "x"
+
+
+def test_the_title_of_a_picture_is_none():
+    assert html_sections.read("<svg><title>no</title></svg><p>x")[0] == ""
 
 
 def test_lines_of_code_stay_lines():

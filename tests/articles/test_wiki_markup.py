@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from realm_tf.articles import mediawiki
@@ -263,3 +265,18 @@ def test_tables_are_told_row_by_row(markup, expected):
 
 def test_links_of_tables_have_places():
     assert links(TABLE, keep_tables=True) == ["people", "Oslo"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[http://a ", "<b>x ", "{{a|", "[[a|", "{| \n", "<ref>x ", "<i "],
+)
+def test_time_is_linear_in_what_nothing_closes(pattern):
+    # Less than a second here; many minutes, were it quadratic.
+    started = time.process_time()
+    text = wiki_markup.to_plain_text(
+        pattern * (200_000 // len(pattern)) + "\n\nThe end is here.",
+        keep_tables=True,
+    ).text
+    assert text.endswith("The end is here.")
+    assert time.process_time() - started < 20

@@ -1,0 +1,143 @@
+"""Formats that pandoc, openpyxl and the standard library read."""
+
+import datetime
+import subprocess
+import sys
+
+import openpyxl
+import pypandoc
+import pytest
+
+from realm_tf.articles import readers
+
+MARKDOWN = """---
+title: Travel
+---
+
+Book with `./configure -o`.
+
+# Hotels
+
+| City | Limit |
+|------|-------|
+| Oslo | 1.10  |
+
+## Late
+
+- Call the hotel.
+- Keep receipts
+
+Note[^1].
+
+[^1]: A foot.
+"""
+TEXTS = {
+    "Travel": "Book with ./configure -o.",
+    "Travel: Hotels": "City: Oslo; Limit: 1.10.",
+    "Travel: Hotels: Late": "Call the hotel.\nKeep receipts\nNote 1.\nA foot.",
+}
+
+
+def _read(path):
+    return {page.title: page.text for page in readers.read_pages(str(path))}
+
+
+@pytest.mark.parametrize(
+    ("extension", "writer"),
+    [
+        ("adoc", "asciidoc"),
+        ("docx", "docx"),
+        ("epub", "epub"),
+        ("org", "org"),
+        ("rst", "rst"),
+        ("tex", "latex"),
+    ],
+)
+def test_what_pandoc_writes_is_read(tmp_path, extension, writer):
+    path = tmp_path / f"x.{extension}"
+    pypandoc.convert_text(
+        MARKDOWN, writer, "markdown", outputfile=str(path), extra_args=["-s"]
+    )
+    assert _read(path) == TEXTS
+
+
+def test_a_file_without_a_title(tmp_path):
+    path = tmp_path / "x.odt"
+    pypandoc.convert_text(
+        "# A\n\nText.", "odt", "markdown", outputfile=str(path)
+    )
+    assert _read(path) == {"A": "Text."}
+
+
+def test_a_workbook(tmp_path):
+    path = tmp_path / "rooms.xlsx"
+    book = openpyxl.Workbook()
+    book.active.title = "Rooms"
+    book.active.append(["Room", "Seats", "Since"])
+    book.active.append(["01067", 12.5, datetime.date(2024, 5, 1)])
+    book.create_sheet("Note").append(["Ask Ann"])
+    book.save(path)
+    assert _read(path) == {
+        "rooms: Rooms": "Room: 01067; Seats: 12.5; Since: 2024-05-01.",
+        "rooms: Note": "Ask Ann.",
+    }
+
+
+MESSAGE = """From: Ann <a@x.example>
+Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=
+Date: Wed, 1 May 2024 10:00:00 +0200
+
+Hello Bob,
+
+the room is 5.
+"""
+
+
+def test_mail(tmp_path):
+    path = tmp_path / "a.eml"
+    path.write_text(MESSAGE)
+    (page,) = readers.read_pages(str(path))
+    assert (page.title, page.text.split("\n")) == (
+        "Gr\u00fc\u00dfe",
+        [
+            "From: Ann <a@x.example>",
+            "Date: Wed, 01 May 2024 10:00:00 +0200",
+            "Hello Bob,",
+            "the room is 5.",
+        ],
+    )
+    assert page.fields["date"] == "2024-05-01T10:00:00+02:00"
+    path = tmp_path / "b.mbox"
+    path.write_text(f"From a\n{MESSAGE}\nFrom b\nSubject: Two\n\nText.\n")
+    assert list(_read(path)) == ["b: Gr\u00fc\u00dfe", "b: Two"]
+    assert _read(path)["b: Two"] == "Text."
+
+
+@pytest.mark.parametrize(
+    ("name", "library"), [("x.docx", "pypandoc"), ("x.xlsx", "openpyxl")]
+)
+def test_without_the_extra(tmp_path, monkeypatch, name, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    path = tmp_path / name
+    path.write_bytes(b"x")
+    (page,) = readers.read_pages(str(path))
+    assert page.dropped
+    assert "pip install 'realm-tf[documents]'" in page.text
+
+
+def test_what_pandoc_cannot_read(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "x.rst"
+    path.write_text('.. csv-table::\n\n   "a "b" c"\n\nText.\n')
+    assert _read(path)["x"].endswith("Text.")
+    assert "x.rst is read as plain text" in capsys.readouterr().err
+    path = tmp_path / "x.docx"
+    path.write_bytes(b"x")
+    (page,) = readers.read_pages(str(path))
+    assert page.text.startswith("pandoc cannot read it: couldn't unpack docx")
+
+    def too_long(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", too_long)
+    (page,) = readers.read_pages(str(path))
+    assert page.text == "pandoc takes more than 60 seconds for it"
