@@ -144,10 +144,12 @@ class CorpusPart(tf.Module):
         limit = tf.where(found, tf.maximum(limit, start), 0)
         cut = functools.partial(tf.strings.substr, lines, unit="UTF8_CHAR")
         zero, replace = tf.zeros_like(start), tf.strings.regex_replace
-        before = replace(cut(zero, start), r"(?s)^.*\n", "")
+        before = cut(zero, start)
+        before = replace(before, answer_spans.BEFORE_SENTENCE, "")
         answer = text_of(cut(start, limit - start))
         # As much as there is.
-        after = replace(cut(limit, zero + 2**30), r"(?s)\n.*$", "")
+        after = cut(limit, zero + 2**30)
+        after = replace(after, answer_spans.AFTER_SENTENCE, r"\1")
         longer, begun, mended = answer_spans.mended(
             before, answer, after, replace=replace
         )

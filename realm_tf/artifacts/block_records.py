@@ -228,13 +228,15 @@ class BlockRecords:
             self._continues[self._token_ids[block_id]],
         )
         first, last = int(starts[start]), int(limits[limit - 1])
-        begin = line.rfind("\n", 0, first) + 1
-        end = f"{line}\n".find("\n", last)
+        replace = answer_spans.replace
+        before = replace(line[:first], answer_spans.BEFORE_SENTENCE, "")
+        after = replace(line[last:], answer_spans.AFTER_SENTENCE, r"\1")
+        begin, end = first - len(before), last + len(after)
         longer, begun, answer = answer_spans.mended(
             line[begin:first],
             line[first:last].replace("\n", " "),
             line[last:end],
-            replace=answer_spans.replace,
+            replace=replace,
         )
         # Of marks alone nothing would be left.
         if answer:

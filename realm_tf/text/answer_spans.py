@@ -45,6 +45,11 @@ _PART = re.compile(
     r"\$?\w*\d(?:[.,:]\d+)*%?|(?:[^\W\d_]\.)+[^\W\d_]\b|\b[CF](?:\+\+|#)"
 )
 
+# What is before the sentence of an answer, and after it: sentences are lines, but
+# for scripts that have no space between them. Also for RE2.
+BEFORE_SENTENCE = r"(?s)^.*(?:\n|[。！？])"
+AFTER_SENTENCE = r"(?s)(?:\n|([。！？])).*$"
+
 
 def widened(text: str, starts, limits, continues) -> tuple:
     """Code points of the word or code that each wordpiece is of.

@@ -264,8 +264,19 @@ def test_some_blocks_of_each_directory(blocks_dir, spare):
             )
 
 
-def test_a_line_breaks_only_where_a_space_is(tmp_path):
-    block = schema.Block(0, "a", "", "One. 二。三。", sentence_starts=[0, 5, 7])
-    path = _write(tmp_path / "blocks", [block])
-    assert Blocks(path).records.line(0) == "One.\n二。三。"
+def test_sentences_without_a_space_between(tmp_path):
+    block = schema.Block(
+        0,
+        "a",
+        "",
+        "One. 二。三。",
+        token_ids=[6, 7, 9, 7, 9],
+        token_starts=[0, 5, 6, 7, 8],
+        token_limits=[3, 6, 7, 8, 9],
+        sentence_starts=[0, 5, 7],
+    )
     assert block.sentence_limits() == [4, 7, 9]
+    records = Blocks(_write(tmp_path / "blocks", [block])).records
+    assert records.line(0) == "One.\n二。三。"
+    assert records.span_offsets(0, 1, 2) == ((5, 6), (5, 7))
+    assert records.span_offsets(0, 3, 4) == ((7, 8), (7, 9))
