@@ -1,6 +1,8 @@
 """Calls functions in a process of its own, with limits of time and memory."""
 
 import atexit
+import contextlib
+import io
 import os
 import resource
 import signal
@@ -50,7 +52,7 @@ class Worker:
                 raise Unreadable(
                     f"reading it takes more than {self._seconds} seconds"
                 )
-            result, error = self._pipe.recv()
+            result, error, warnings = self._pipe.recv()
             is_answered = True
         except (EOFError, ConnectionError) as error:
             raise Unreadable(
@@ -60,6 +62,7 @@ class Worker:
         finally:
             if not is_answered:
                 self.close()
+        print(warnings, end="", file=sys.stderr)
         if error is not None:
             raise error
         return result
@@ -102,16 +105,17 @@ def _serve(number, seconds, num_bytes):
         # Should nobody be there any more to end it.
         signal.alarm(2 * seconds)
         result = error = None
-        try:
-            result = function(*args, **options)
-        except MemoryError:
-            error = Unreadable(
-                f"reading it takes more than {num_bytes >> 20} MiB of memory"
-            )
-        except Exception as raised:
-            error = Unreadable(reason_of(raised))
+        with contextlib.redirect_stderr(io.StringIO()) as warnings:
+            try:
+                result = function(*args, **options)
+            except MemoryError:
+                error = Unreadable(
+                    f"reading it takes more than {num_bytes >> 20} MiB of memory"
+                )
+            except Exception as raised:
+                error = Unreadable(reason_of(raised))
         signal.alarm(0)
-        pipe.send((result, error))
+        pipe.send((result, error, warnings.getvalue()))
 
 
 if __name__ == "__main__":
