@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from one_row import one_row
 
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.predict import NO_ANSWER
@@ -60,13 +61,12 @@ def _log_probs(loaded, question, pieces):
     ids = [*asked, *ids, *tokenizer.tokenize(".").ids, tokenizer.sep_id]
     places = [len(asked) + n for n, p in enumerate(pieces) if p == "[MASK]"]
     logits = loaded.model.knowledge_augmented_encoder(
-        {
-            # The null block is a [SEP] of segment 1.
-            "token_ids": np.array([[*ids, tokenizer.sep_id]], "int32"),
-            "segment_ids": np.array([[0] * len(ids) + [1]], "int32"),
-            "padding_mask": np.ones((1, len(ids) + 1), "int32"),
-            "mask_positions": np.array([places], "int32"),
-        }
+        # The null block is a [SEP] of segment 1.
+        one_row(
+            [*ids, tokenizer.sep_id],
+            [0] * len(ids) + [1],
+            mask_positions=np.array([places], "int32"),
+        )
     )
     logits = np.asarray(logits)[0].astype("float64")
     total = np.log(np.exp(logits).sum(-1, keepdims=True))

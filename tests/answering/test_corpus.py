@@ -37,9 +37,7 @@ def test_the_second_opening_answers_as_the_first(
     assert all(answer.answer for answer in answers[0])
 
 
-def test_models_over_a_corpus_share_the_blocks(
-    model_dir, blocks_dir, brute_force_index_dir
-):
+def test_models_share_the_blocks(model_dir, blocks_dir, brute_force_index_dir):
     corpus = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
     one, two = (corpus.retrieve_and_read(num_candidates=3) for _ in range(2))
     assert one.block_table is two.block_table is corpus.block_table

@@ -6,6 +6,7 @@ import string
 
 import numpy as np
 import pytest
+from one_row import one_row
 
 from realm_tf.answering import calibration
 from realm_tf.answering.answerer import Answerer
@@ -44,18 +45,10 @@ def predictions(predictor):
     return predictor.predict(QUESTIONS)
 
 
-def _inputs(ids, segments):
-    return {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.array([segments], "int32"),
-        "padding_mask": np.ones((1, len(ids)), "int32"),
-    }
-
-
 def _query(corpus, question):
     """A question's wordpieces and its embedding."""
     ids = query_wordpieces(question, corpus.loaded.tokenizer)
-    inputs = _inputs(ids, [0] * len(ids))
+    inputs = one_row(ids)
     return ids, np.asarray(corpus.loaded.model.embed_queries(inputs))[0]
 
 
@@ -80,7 +73,7 @@ def _slow_spans(corpus, question, blocks, relevance=None):
         ids_of = body.ids
         ids = [*query, *ids_of, tokenizer.sep_id]
         segments = [0] * len(query) + [1] * (len(body) + 1)
-        logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))
+        logits = np.asarray(corpus.loaded.model.reader(one_row(ids, segments)))
         for start in range(len(body)):
             for width in range(min(10, len(body) - start)):
                 stop = start + width + 1
@@ -163,30 +156,14 @@ def test_the_nbest_list_and_its_shares(corpus, predictions):
         assert calibration.choose(found) == found
 
 
-def test_what_no_block_answers_is_refused(
+def test_the_models_calibration_says_what_is_answered(
     corpus, model_dir, blocks_dir, brute_force_index_dir, tmp_path
 ):
-    """A reader whose "none" is below one question's spans, above the other's."""
-    asked = QUESTIONS[:2]
-    margins = [3.0, -3.0]
+    """By the reader's log-odds against "none"."""
+    found = Predictor(corpus, num_reader_blocks=2).predict(QUESTIONS)
+    middle = np.median([each.reader_score for each in found])
+    fitted = calibration.Calibration(1.0 - 2 * middle, 2.0, 0.7)
     loaded = model_directory.load(model_dir)
-    reader, tokenizer = loaded.model.reader, loaded.tokenizer
-    found = Predictor(corpus, num_reader_blocks=2).predict(asked)
-    rows, wanted = [], []
-    for question, prediction, margin in zip(asked, found, margins, strict=True):
-        query, _ = _query(corpus, question)
-        for candidate in prediction.candidates:
-            body = tokenizer.tokenize(corpus.records.texts[candidate.block_id])
-            ids = [*query, *body.ids, tokenizer.sep_id]
-            segments = [0] * len(query) + [1] * (len(body) + 1)
-            outputs = reader.encoder(_inputs(ids, segments))
-            rows.append([*np.asarray(outputs["sequence_output"])[0, 0], 1.0])
-            relevance = _relevance(corpus, question)[candidate.block_id]
-            wanted.append(candidate.score - relevance - margin)
-    solved, *_ = np.linalg.lstsq(np.array(rows), np.array(wanted))
-    np.testing.assert_allclose(np.array(rows) @ solved, wanted, atol=1e-3)
-    reader.get_layer("none").set_weights([solved[:-1, None], solved[-1:]])
-    fitted = calibration.Calibration(1.0, 2.0)
     loaded.calibration = dataclasses.asdict(fitted)
     model_directory.save(loaded, str(tmp_path / "model"))
     answers = Answerer(
@@ -194,13 +171,13 @@ def test_what_no_block_answers_is_refused(
         blocks_dir,
         brute_force_index_dir,
         num_reader_blocks=2,
-    ).ask(asked)
-    assert [each.answered for each in answers] == [True, False]
-    for answer, prediction, margin in zip(answers, found, margins, strict=True):
-        assert answer.answer in {c.answer for c in prediction.candidates}
-        assert answer.confidence == pytest.approx(
-            1 / (1 + np.exp(-(1 + 2 * margin))), abs=1e-3
-        )
+    ).ask(QUESTIONS)
+    for answer, prediction in zip(answers, found, strict=True):
+        log_odds = 1 + 2 * (prediction.reader_score - middle)
+        confidence = 1 / (1 + np.exp(-log_odds))
+        assert answer.confidence == pytest.approx(confidence, abs=1e-4)
+        assert answer.answered == (answer.confidence >= 0.7)
+    assert {each.answered for each in answers} == {True, False}
 
 
 def _assert_same(found, expected):

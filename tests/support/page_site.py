@@ -198,10 +198,7 @@ def serving(servable, *, api_keys=None):
     """The URL of the page over a servable."""
     options = ServerOptions(saved_model="none")
     handler = RequestHandler(
-        servable,
-        options=options,
-        metrics=ServingMetrics(),
-        api_keys=api_keys,
+        servable, options=options, metrics=ServingMetrics(), api_keys=api_keys
     )
     server = RestServer(handler, bind("127.0.0.1", 0, flag=""))
     try:
