@@ -68,7 +68,7 @@ def write_rows(directory: str, rows, rows_per_shard: int) -> list[str]:
     resumable.clean(directory)
     shards = _plan(directory, len(rows), rows_per_shard)
     for shard in resumable.missing_shards(shards):
-        write_array(shard.path, rows[shard.start : shard.limit])
+        _write(shard, rows[shard.start : shard.limit])
     return _names(shards)
 
 
@@ -78,6 +78,15 @@ def _plan(directory, num_rows, rows_per_shard):
         ".npy",
         [*range(0, num_rows, rows_per_shard), num_rows],
     )
+
+
+def _write(shard, rows):
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"{shard.path}: some embeddings are not finite numbers; the "
+            "weights of the model are not what training should have left."
+        )
+    write_array(shard.path, rows)
 
 
 def _names(shards):
@@ -122,12 +131,7 @@ class EmbedShard(ShardStep):
             title_ids.append(np.array(block.title_ids, "int32"))
             token_ids.append(np.array(block.token_ids, "int32"))
         rows = self._embed(title_ids, token_ids)
-        if not np.isfinite(rows).all():
-            raise ValueError(
-                f"{shard.path}: some embeddings are not finite numbers; the "
-                "weights of the model are not what training should have left."
-            )
-        write_array(shard.path, rows)
+        _write(shard, rows)
 
     def _embed(self, title_ids, token_ids):
         """Float32 `(num_blocks, embedding_dim)`, in the order of the lists."""

@@ -26,6 +26,7 @@ import realm_tf as realm
 from realm_tf.artifacts import question_files
 from realm_tf.models import model_directory
 from realm_tf.retrieval import hybrid
+from realm_tf.retrieval import wordpiece_scores
 
 MAX_WIDTH = 32
 _SETS = "nq_open", "squad_open", "webquestions", "curatedtrec"
@@ -259,7 +260,7 @@ class _Searched:
     def _postings(self, own):
         bodies = [self._token_ids[row] for row in own]
         lengths = np.array([len(each) for each in bodies])
-        return hybrid.postings(
+        return wordpiece_scores.postings(
             [self._title_ids[row] for row in own],
             question_files.pad(bodies, lengths.max()),
             lengths,

@@ -17,6 +17,8 @@ README = "README.md"
 # A TFRecord file of `PredictionLog`, as TF Serving reads it
 # (tensorflow.org/tfx/serving/saved_model_warmup).
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
+# Questions and titles that the web page shows, each.
+NUM_EXAMPLES = 5
 # Files of every directory, and those that are written here.
 _NOT_LISTED = (artifact.JOB, artifact.MARKER, artifact.METADATA, FILE, README)
 
@@ -76,6 +78,13 @@ def read(directory: str) -> dict:
     if problems:
         raise InputError(f"{' '.join(problems)} Export or copy it again.")
     return facts
+
+
+def spread(titles) -> list[str]:
+    """A few distinct titles from the whole corpus."""
+    step = max(1, len(titles) // NUM_EXAMPLES)
+    chosen = (titles[i] for i in range(0, len(titles), step))
+    return list(dict.fromkeys(filter(None, chosen)))[:NUM_EXAMPLES]
 
 
 def _render(facts) -> str:

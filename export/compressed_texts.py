@@ -1,19 +1,12 @@
 """Strings that a graph looks up, compressed as the model holds them."""
 
-import itertools
-import zlib
 from collections.abc import Iterable
 
-import numpy as np
 import tensorflow as tf
 
-from realm_tf.artifacts.array_files import smallest_dtype
+from realm_tf.export import corpus_tables
+from realm_tf.export.corpus_tables import STRINGS_PER_GROUP
 from realm_tf.models.fixed_weight import shared
-
-# Strings compressed together: half the size of English blocks, where one by
-# one they keep 0.59 and in sixteens 0.48 of it (zlib, level 9, 4,000 passages
-# of 540 bytes), and looking one up unpacks no more than these.
-STRINGS_PER_GROUP = 8
 
 
 class CompressedTexts(tf.Module):
@@ -34,17 +27,10 @@ class CompressedTexts(tf.Module):
 
     def __init__(self, texts: Iterable[str]):
         super().__init__()
-        packed, lengths, starts = [], [], []
-        # Group by group: all texts need not be in memory.
-        texts = map(str.encode, texts)
-        while group := list(itertools.islice(texts, STRINGS_PER_GROUP)):
-            sizes = list(map(len, group))
-            lengths += sizes
-            starts += itertools.accumulate(sizes[:-1], initial=0)
-            packed.append(zlib.compress(b"".join(group), 9))
-        self.groups = tf.Variable(packed, dtype=tf.string, trainable=False)
-        self.starts = small_table(np.array(starts))
-        self.lengths = small_table(np.array(lengths))
+        tables = corpus_tables.of_texts(texts)
+        self.groups = table(tables["groups"])
+        self.starts = table(tables["starts"])
+        self.lengths = table(tables["lengths"])
 
     def lookup(self, rows):
         """The strings of some rows.
@@ -68,9 +54,7 @@ class CompressedTexts(tf.Module):
         return tf.where(rows < 0, "", tf.reshape(strings, tf.shape(rows)))
 
 
-def small_table(values) -> tf.Variable:
-    """Integers from 0 on, in the least type that takes them."""
-    dtype = smallest_dtype(int(values.max()))
-    return tf.Variable(
-        shared(values.astype(dtype, copy=False)), trainable=False
-    )
+def table(values) -> tf.Variable:
+    """A variable of an array, which is not trained; strings as bytes."""
+    dtype = tf.string if values.dtype == object else None
+    return tf.Variable(shared(values), dtype=dtype, trainable=False)

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.export import corpus_tables
 from realm_tf.export.compressed_texts import CompressedTexts
-from realm_tf.export.compressed_texts import small_table
-from realm_tf.models.fixed_weight import shared
+from realm_tf.export.compressed_texts import table
 from realm_tf.retrieval.scann import Scann
 from realm_tf.text import answer_spans
 
@@ -24,8 +24,8 @@ class CorpusPart(tf.Module):
         block_ids: int64 array `(num_blocks,)`. What each block is called
             outside; -1 for what is no block. Defaults to `None`: its row.
         fields: `FieldTable`. Defaults to `None`: nothing can be filtered.
-        num_wordpieces: int. Those of all bodies that there is room for.
-            Defaults to `None`: as many as there are.
+        is_padded: bool. Whether rows at the end may be no block. Defaults to
+            `False`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class CorpusPart(tf.Module):
         lexical,
         block_ids=None,
         fields=None,
-        num_wordpieces=None,
+        is_padded=False,
     ):
         super().__init__()
         if isinstance(index, Scann):
@@ -55,43 +55,31 @@ class CorpusPart(tf.Module):
         # Of texts, with a line break between two sentences.
         self.lines = CompressedTexts(map(records.line, range(len(records))))
         self.urls = CompressedTexts(records.urls)
-        # Of all blocks, one after the other: padded, they would take more.
-        self.first_wordpieces = tf.Variable(
-            records.first_wordpieces, trainable=False
-        )
-        self._has_room = num_wordpieces is not None
-        room = 0, 0
-        if self._has_room:
-            room = 0, num_wordpieces - int(records.first_wordpieces[-1])
-        starts, limits = records.whole_places()
-        self.token_starts = small_table(np.pad(starts, room))
-        self.token_limits = small_table(np.pad(limits, room))
-        self.is_common = tf.Variable(records.is_common, trainable=False)
-        self.block_ids = None
-        if block_ids is not None:
-            self.block_ids = tf.Variable(shared(block_ids), trainable=False)
+        for name, array in corpus_tables.of_wordpieces(records).items():
+            setattr(self, name, table(array))
+        self._is_padded = is_padded
+        self.block_ids = None if block_ids is None else table(block_ids)
         self.fields = fields
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each part, in the SavedModel and in memory."""
-        texts = self.titles, self.lines, self.urls
-        index = self.scann_state.variables if self.scann_state else self.index
-        parts = {
-            "index": index,
-            "wordpieces of the blocks": [
-                *self.wordpieces,
-                self.first_wordpieces,
-                self.token_starts,
-                self.token_limits,
-                self.is_common,
-            ],
-            "texts, titles and addresses": [
-                each for table in texts for each in table.variables
-            ],
-            "lists of BM25": self.lexical,
-            "fields": self.fields.variables if self.fields else [],
-        }
-        return {name: num_bytes(each) for name, each in parts.items() if each}
+        found = {name: num_bytes([v]) for name, v in self.named().items()}
+        return corpus_tables.sizes(found)
+
+    def named(self) -> dict[str, tf.Variable]:
+        """Path from here to each variable: the shortest, as in a checkpoint."""
+        view = tf.train.TrackableView(self)
+        seen, left, found = {id(self)}, [("", self)], {}
+        while left:
+            path, node = left.pop(0)
+            if isinstance(node, tf.Variable):
+                found[path] = node
+                continue
+            for name, child in view.children(node).items():
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    left.append((f"{path}/{name}".lstrip("/"), child))
+        return found
 
     def allowed(self, filters=None):
         """Which rows may be found, as `Index.search` takes it.
@@ -102,7 +90,7 @@ class CorpusPart(tf.Module):
         Returns:
             bool tensor; `None` where all may be.
         """
-        if filters is None and not self._has_room:
+        if filters is None and not self._is_padded:
             return None
         is_block = tf.convert_to_tensor(self.block_ids)[None] >= 0
         if filters is None:
@@ -198,5 +186,5 @@ def num_bytes(variables) -> int:
         if dtype == tf.string:
             total += sum(map(len, np.ravel(variable.numpy())))
         else:
-            total += dtype.size * int(np.prod(variable.shape))
+            total += dtype.size * int(tf.size(variable))
     return total

@@ -7,11 +7,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from realm_tf.export import corpus_tables
 from realm_tf.export.compressed_texts import CompressedTexts
-from realm_tf.models.fixed_weight import shared
+from realm_tf.export.compressed_texts import table
 
-# Entries that only fill a table up; fingerprints are smaller.
-_NO_TERM = np.iinfo("int64").max
 # Of a filter (our choice): each takes time.
 _MOST_CONDITIONS = 16
 _CONDITION = r"(?s:\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*)"
@@ -36,9 +35,6 @@ class FieldTable(tf.Module):
     Args:
         names: sequence of str. Of the fields.
         fields: sequence of mappings. Of each block, name to list of str.
-        num_rows: int. Blocks that there is room for.
-        num_entries: int. Values of all blocks that there is room for. Defaults
-            to `None`: as many as there are.
 
     Attributes:
         texts: `CompressedTexts`. Of each block its fields, see `told`.
@@ -48,39 +44,16 @@ class FieldTable(tf.Module):
         self,
         names: Sequence[str],
         fields: Sequence[Mapping],
-        *,
-        num_rows: int,
-        num_entries: int | None = None,
     ):
         super().__init__()
-        self._num_rows = num_rows
         self._names = tuple(names)
-        entries = [
-            (f"{name}={value}", row)
-            for row, values_of in enumerate(fields)
-            for name in names
-            for value in values_of.get(name, ())
-        ]
-        keys = [key for key, _ in entries]
-        # At least one: a table of none has no type.
-        size = max(1, len(keys) if num_entries is None else num_entries)
-        terms = np.full(size, _NO_TERM)
-        terms[: len(keys)] = _fingerprints(tf.constant(keys, tf.string))
-        rows = np.zeros(size, "int32")
-        rows[: len(keys)] = [row for _, row in entries]
-        self.terms = tf.Variable(shared(terms), trainable=False)
-        self.rows = tf.Variable(shared(rows), trainable=False)
-        # (f, n)
-        firsts = np.full((len(names), num_rows), "", object)
-        for row, values_of in enumerate(fields):
-            for place, name in enumerate(names):
-                firsts[place, row] = next(iter(values_of.get(name, ())), "")
-        # (2, f, n): as numbers, and as dates.
-        orders = tf.stack(_orders(tf.constant(firsts, tf.string)))
-        self.orders = tf.Variable(orders, trainable=False)
-        empty = [""] * (num_rows - len(fields))
+        tables = corpus_tables.of_fields(names, fields, _read_eagerly)
+        self.terms = table(tables["terms"])
+        self.rows = table(tables["rows"])
+        # (n, f, 2): as numbers, and as dates.
+        self.orders = table(tables["orders"])
         self.texts = CompressedTexts(
-            [*(told(names, each) for each in fields), *empty]
+            corpus_tables.told(names, each) for each in fields
         )
 
     def allowed(self, filters):
@@ -100,7 +73,7 @@ class FieldTable(tf.Module):
             filters,
             # The numbers of all rows take the most memory.
             parallel_iterations=1,
-            fn_output_signature=tf.TensorSpec((self._num_rows,), tf.bool),
+            fn_output_signature=tf.TensorSpec((None,), tf.bool),
         )
         return tf.gather(found, places)
 
@@ -120,7 +93,7 @@ class FieldTable(tf.Module):
         return tf.foldl(
             lambda allowed, each: allowed & self._holds(each),
             conditions,
-            initializer=tf.ones(self._num_rows, tf.bool),
+            initializer=tf.ones(self._num_rows(), tf.bool),
             parallel_iterations=1,
         )
 
@@ -166,9 +139,8 @@ class FieldTable(tf.Module):
             tf.reduce_any(~tf.math.is_nan(first)),
             value,
             "cannot be compared by <, <=, > or >=; expected a number or a date",
-        )[:, None]
-        last = last[:, None]
-        # (2, n): nothing is less, more or equal to what is no number.
+        )
+        # (n, 2): nothing is less, more or equal to what is no number.
         orders = tf.gather(self.orders, field, axis=1)
         holds = (
             (tf.strings.regex_full_match(sign, "<=?") & (orders < first))
@@ -179,7 +151,7 @@ class FieldTable(tf.Module):
                 & (orders <= last)
             )
         )
-        return tf.reduce_any(holds, axis=0)
+        return tf.reduce_any(holds, axis=1)
 
     def _within(self, is_field, value):
         """Whether the first value of each block is in a time that is named."""
@@ -187,7 +159,7 @@ class FieldTable(tf.Module):
         # (alternatives, 1)
         first, last = (_orders(alternatives, rest)[1][:, None] for rest in "09")
         # (n,): dates alone.
-        orders = tf.gather(self.orders[1], tf.argmax(is_field))
+        orders = tf.gather(self.orders[..., 1], tf.argmax(is_field), axis=1)
         return tf.reduce_any((orders >= first) & (orders <= last), axis=0)
 
     def _equal(self, name, value):
@@ -200,29 +172,29 @@ class FieldTable(tf.Module):
         place = tf.minimum(tf.searchsorted(wanted, terms), tf.size(wanted) - 1)
         rows = tf.boolean_mask(self.rows, tf.gather(wanted, place) == terms)
         found = tf.scatter_nd(
-            rows[:, None], tf.ones_like(rows), (self._num_rows,)
+            rows[:, None], tf.ones_like(rows), (self._num_rows(),)
         )
         return found > 0
 
-
-def told(names: Sequence[str], fields: Mapping) -> str:
-    """A document's fields, as a filter for them would state them.
-
-    >>> told(["date", "tags"], {"date": ["2024-05-01"], "tags": ["hr", "law"]})
-    'date=2024-05-01; tags=hr|law'
-    """
-    return "; ".join(
-        f"{name}={'|'.join(fields[name])}" for name in names if fields.get(name)
-    )
+    def _num_rows(self):
+        return tf.shape(self.orders)[0]
 
 
-def count(names: Sequence[str], fields: Sequence[Mapping]) -> int:
-    """How many entries a `FieldTable` of these has."""
-    return sum(len(each.get(name, ())) for each in fields for name in names)
+def read(keys, firsts) -> dict:
+    """What filters look up, as of `corpus_tables.of_fields`: tensors."""
+    return {
+        "terms": _fingerprints(keys),
+        "orders": tf.stack(_orders(firsts), axis=-1),
+    }
+
+
+def _read_eagerly(keys, firsts):
+    tensors = (tf.constant(each, tf.string) for each in (keys, firsts))
+    return {name: each.numpy() for name, each in read(*tensors).items()}
 
 
 def _fingerprints(keys):
-    return tf.strings.to_hash_bucket_fast(keys, _NO_TERM)
+    return tf.strings.to_hash_bucket_fast(keys, corpus_tables.NO_TERM)
 
 
 def _orders(texts, rest="0"):

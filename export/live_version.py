@@ -1,262 +1,228 @@
-"""The export of a corpus that changes, and the next one of the same graph.
+"""The exports of a corpus that changes: one graph, variables of any length.
 
-Tables have room for more blocks than there are. So the next state's tables are
-of the same shapes, and its export is the one before with other variables:
-nothing is traced, and no model is loaded.
+The graph is traced once for a model and kept, without blocks (`template`). The
+export of a state is that graph with other variables: nothing is traced, and no
+model is loaded. A small graph beside it, `WRITER`, writes the variables.
 """
 
-import dataclasses
+import concurrent.futures
+import functools
+import importlib.metadata
+import json
 import os
 import shutil
 
 import numpy as np
-import tensorflow as tf
 
-from realm_tf.answering import corpus as corpora
-from realm_tf.answering.corpus import Corpus
-from realm_tf.answering.corpus import load_model
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.paths import cache_folder
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
 from realm_tf.export import card
-from realm_tf.export import field_table as field_tables
+from realm_tf.export import corpus_tables
 from realm_tf.export import runtime
-from realm_tf.export import saved_model
-from realm_tf.export.corpus_part import CorpusPart
-from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.index import index_class
+from realm_tf.export.signatures import EMBED_BLOCK
+from realm_tf.export.signatures import READ_FIELDS
+from realm_tf.export.signatures import SAVE
+from realm_tf.export.signatures import WRITER
+from realm_tf.progress import Progress
 from realm_tf.text.tokenizer import Tokenizer
 
-# What comes on top of what is there, as a share and at least: of blocks, and in
-# proportion of all that they hold (our choice).
-_SPARE = 1 / 8
-_LEAST_SPARE = 256
-_LEAST_SPARE_NUMBERS = 4096
-# Whose search leaves rows out without a graph of its own.
-_WITH_ROOM = "brute_force"
+# Its search leaves rows out, so that a table may have more rows than blocks;
+# other kinds have partitions of their blocks, and so graphs of their own.
+KIND = "brute_force"
+# Blocks embedded at once, and batches of them (our choice).
+_BATCH_SIZE, _BATCHES_AT_ONCE = 32, 2
+# Packages that decide a graph.
+_MAKERS = ("tensorflow", "tensorflow-text", "keras", "realm-tf")
 
 
-def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
-    """Writes an export of a state, with a new graph.
+class OtherGraph(Exception):
+    """The tables of a state are not those that a graph takes."""
+
+
+def template(
+    model: Model, state, *, parameters: dict, fields, wide: bool = False
+) -> SavedModel:
+    """The export of no blocks; traced if this machine has none.
+
+    It is kept in `paths.cache_folder` under a digest of all that decides the
+    graph, and made again where a file is not as it was written.
 
     Args:
-        stage: `artifact.Stage`. As of `saved_model.write`.
         model: `Model`.
-        state: `State`.
-        kind: str. Of the index.
+        state: `State`. Its blocks say how long they may be.
+        parameters: dict. As of `saved_model.write`.
         fields: sequence of str. Names of fields that a filter can name.
-        **facts: of `saved_model.write`.
+        wide: bool. Whether places in texts take four bytes, not two. Defaults
+            to `False`.
 
     Raises:
-        InputError: if a block is too long for the model, or the disk is full.
+        InputError: if a block may be too long for the model, or Keras runs on
+            another backend than TensorFlow.
     """
-    weight = stage.parameters.get("lexical_weight")
-    corpus = Corpus(
-        load_model(model, precision=stage.parameters["precision"]),
-        state.records(),
-        _index(kind, state.embeddings()),
-    )
-    room = None
-    if kind == _WITH_ROOM:
-        room = _room(state, corpus, fields, with_postings=weight is not None)
-    # Later blocks may be as long as there are any.
-    dataclasses.replace(
-        corpus, records=state.records(capacity=room and room["blocks"])
-    ).check()
-    part = _part(
-        state,
-        index=None if room else corpus.index,
-        tokenizer=corpus.loaded.tokenizer,
-        reads_titles=corpus.loaded.model.reader.reads_titles,
-        is_hybrid=weight is not None,
-        fields=fields,
-        room=room,
-    )
-    saved_model.write(
-        stage,
-        corpus,
-        kind,
-        part=part,
-        room=room,
-        fields=list(fields),
-        **facts,
-    )
+    decides = {
+        "model": model.fingerprint,
+        "config": model.config,
+        "parameters": parameters,
+        "fields": fields,
+        "max_block_length": state.max_block_length,
+        "wide": wide,
+        "made by": {n: importlib.metadata.version(n) for n in _MAKERS},
+    }
+    key = fingerprints.fingerprint(json.dumps(decides, sort_keys=True))
+    found = SavedModel(os.path.join(cache_folder(), "graphs", key))
+    if found.is_complete:
+        try:
+            card.read(found.path)
+            return found
+        except InputError:
+            remove(found.path)
+    from realm_tf.export import tracing
+
+    parents = {"model": model.fingerprint}
+    with artifact.write(
+        found.path, kind=found.kind, parameters=parameters, parents=parents
+    ) as stage:
+        tracing.write_template(
+            stage,
+            model,
+            state,
+            kind=KIND,
+            fields=fields,
+            wide=wide,
+            parents=parents,
+        )
+    return SavedModel(found.path)
 
 
-class NoRoom(Exception):
-    """The tables of a graph are too small for a state."""
-
-
-def write_next(
+def write(
     stage: Stage, before: SavedModel, model: Model, state, *, fields
 ) -> None:
     """Writes an export of a state with the graph of another one.
 
     Args:
         stage: `artifact.Stage`.
-        before: `SavedModel`. Of another state of the corpus.
+        before: `SavedModel`. A `template`, or of another state of the corpus.
         model: `Model`. Its vocabulary and configuration are read.
         state: `State`.
-        fields: as of `write`.
+        fields: as of `template`.
 
     Raises:
-        NoRoom: if a table needs more room than that graph has, or the index has
-            partitions of its blocks.
+        OtherGraph: if that graph takes other tables.
     """
     facts = card.read(before.path)
-    if not facts.get("room"):
-        raise NoRoom
-    part = _part(
-        state,
-        index=None,
-        tokenizer=Tokenizer.from_file(
-            model.vocabulary, lowercase=model.config["lowercase"]
-        ),
-        reads_titles=model.config["reader"].get("reads_titles", False),
-        is_hybrid=facts.get("lexical_weight") is not None,
-        fields=fields,
-        room=facts["room"],
+    if "tables" not in facts:
+        raise OtherGraph
+    # Each signature is run once.
+    with runtime.Runtime(before.file(WRITER), optimized=False) as writer:
+        tables = corpus_tables.of_state(
+            state,
+            tokenizer=Tokenizer.from_file(
+                model.vocabulary, lowercase=model.config["lowercase"]
+            ),
+            reads_titles=model.config["reader"].get("reads_titles", False),
+            is_hybrid=facts.get("lexical_weight") is not None,
+            field_names=fields,
+            read_fields=lambda keys, firsts: writer.run(
+                READ_FIELDS, {"keys": keys, "firsts": firsts}
+            ),
+        )
+        tables = _fitting(tables, facts["tables"])
+        _copy_graph(before, stage)
+        writer.run(
+            SAVE,
+            {
+                "target": [stage.path(runtime.VARIABLES)],
+                "source": [before.file(runtime.VARIABLES)],
+                **{
+                    corpus_tables.argument(name): array
+                    for name, array in tables.items()
+                },
+            },
+        )
+    stage.metadata["num_blocks"] = state.num_blocks
+    sizes = {n: corpus_tables.num_bytes(t) for n, t in tables.items()}
+    card.write(
+        stage.directory,
+        {
+            **facts,
+            "num_blocks": state.num_blocks,
+            "example_titles": card.spread(state.records().titles),
+            # Those of the weights stay.
+            "parts": facts["parts"] | corpus_tables.sizes(sizes),
+        },
     )
-    _write_variables(stage, before, part)
+
+
+def _copy_graph(before, stage):
     for name in ("saved_model.pb", "fingerprint.pb", "assets", "assets.extra"):
         source = before.file(name)
         if os.path.isdir(source):
             shutil.copytree(source, stage.path(name))
         elif os.path.exists(source):
             shutil.copy(source, stage.path(name))
-    stage.metadata["num_blocks"] = state.num_blocks
-    card.write(
-        stage.directory,
-        {
-            **facts,
-            "num_blocks": state.num_blocks,
-            "example_titles": saved_model.spread(state.records().titles),
-        },
-    )
-
-
-def _part(
-    state, *, index, tokenizer, reads_titles, is_hybrid, fields, room
-) -> CorpusPart:
-    """The `CorpusPart` of a state, with tables of the sizes of `room`, or more."""
-
-    def size_of(name, number):
-        return room and max(room[name], number)
-
-    records = state.records(capacity=size_of("blocks", state.num_blocks))
-    size = len(records)
-    title_ids = corpora.title_ids(records, tokenizer)
-    if index is None:
-        embeddings = state.embeddings()
-        padded = np.zeros((size, embeddings.shape[1]), "float32")
-        padded[: len(embeddings)] = embeddings
-        index = _index(_WITH_ROOM, padded)
-    block_ids = np.full(size, -1, "int64")
-    block_ids[: state.num_blocks] = state.block_ids()
-    lexical = field_table = None
-    if is_hybrid:
-        postings = corpora.postings(records, title_ids, tokenizer)
-        lexical = corpora.lexical(
-            postings, capacity=size_of("postings", postings.nnz)
-        )
-    if fields:
-        values = state.fields()
-        field_table = field_tables.FieldTable(
-            fields,
-            values,
-            num_rows=size,
-            num_entries=size_of("entries", field_tables.count(fields, values)),
-        )
-    return CorpusPart(
-        records,
-        index=index,
-        block_table=corpora.block_table(
-            records, title_ids if reads_titles else None
-        ),
-        lexical=lexical,
-        block_ids=block_ids,
-        fields=field_table,
-        num_wordpieces=size_of("wordpieces", int(records.first_wordpieces[-1])),
-    )
-
-
-def _index(kind, embeddings):
-    if kind == _WITH_ROOM:
-        return BruteForce(embeddings)
-    chosen = index_class(kind)
-    return chosen.build(embeddings, **chosen.resolve(len(embeddings)))
-
-
-def _room(state, corpus, fields, *, with_postings):
-    """Sizes of tables with room for a state and for what will be added to it.
-
-    Tables of one size can take each other's place in a graph.
-
-    Returns:
-        dict of `blocks`; `wordpieces`, of all bodies; `postings`, of
-        `WordpieceBm25`; `entries`, of `FieldTable`.
-    """
-    blocks = state.num_blocks + max(
-        _LEAST_SPARE, int(_SPARE * state.num_blocks)
-    )
-    growth = blocks / state.num_blocks
-    num_entries = field_tables.count(fields, state.fields())
-    num_postings = corpus.lexical.num_postings if with_postings else 0
-
-    def more(number):
-        return int(growth * number) + _LEAST_SPARE_NUMBERS
-
-    return {
-        "blocks": blocks,
-        "wordpieces": more(int(corpus.records.first_wordpieces[-1])),
-        "postings": more(num_postings),
-        "entries": more(num_entries),
-    }
-
-
-def _write_variables(stage, before, part):
-    """Writes the variables of `before`, those of the corpus replaced."""
-    reader = tf.train.load_checkpoint(before.file(runtime.VARIABLES))
-    shapes = reader.get_variable_to_shape_map()
-    dtypes = reader.get_variable_to_dtype_map()
-    found = {
-        f"{runtime.CORPUS}{path}/.ATTRIBUTES/VARIABLE_VALUE": value
-        for path, value in _named(part)
-    }
-    of_corpus = {name for name in shapes if name.startswith(runtime.CORPUS)}
-    if of_corpus != set(found):
-        raise NoRoom
-    tensors = {}
-    for name in shapes:
-        if name not in found:
-            tensors[name] = reader.get_tensor(name)
-            continue
-        value = found[name]
-        if value.shape.as_list() != shapes[name] or value.dtype != dtypes[name]:
-            raise NoRoom
-        tensors[name] = value
     os.makedirs(os.path.dirname(stage.path(runtime.VARIABLES)))
-    tf.raw_ops.SaveV2(
-        prefix=stage.path(runtime.VARIABLES),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=[tf.convert_to_tensor(value) for value in tensors.values()],
-    )
 
 
-def _named(part):
-    """(path from the part, variable) of each of its variables.
+class Embeddings:
+    """Embeddings of blocks by an export, computed where they are sliced.
 
-    The path is the shortest, as in a checkpoint.
+    Args:
+        version: `SavedModel`. Of any state, or a `template`.
+        records: `BlockRecords`.
     """
-    view = tf.train.TrackableView(part)
-    seen, left = {id(part)}, [("", part)]
-    while left:
-        path, node = left.pop(0)
-        if isinstance(node, tf.Variable):
-            yield path, node
-            continue
-        for name, child in view.children(node).items():
-            if id(child) not in seen:
-                seen.add(id(child))
-                left.append((f"{path}/{name}".lstrip("/"), child))
+
+    def __init__(self, version: SavedModel, records):
+        self._version = version
+        self._records = records
+
+    def __len__(self):
+        return len(self._records)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """float32 array `(num_rows, embedding_dim)`."""
+        rows = np.arange(len(self))[rows]
+        # Of like length: little of what is computed is padding.
+        lengths = self._records.count_wordpieces()[rows]
+        order = rows[np.argsort(lengths, kind="stable")]
+        batches = np.split(order, range(_BATCH_SIZE, len(order), _BATCH_SIZE))
+
+        def embed(graph, batch):
+            texts = {
+                "title": [self._records.titles[row] for row in batch],
+                "text": [self._records.texts[row] for row in batch],
+            }
+            return graph.run(EMBED_BLOCK, texts)["embedding"]
+
+        found = []
+        with (
+            runtime.Runtime(self._version.path, optimized=False) as graph,
+            Progress("embed", "blocks", len(rows)) as progress,
+            # One batch uses the cores that the other leaves idle.
+            concurrent.futures.ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool,
+        ):
+            for each in pool.map(functools.partial(embed, graph), batches):
+                found.append(each)
+                progress.add(len(each))
+        return np.concatenate(found)[np.argsort(order)]
+
+
+def _fitting(tables, expected):
+    """The tables in the types of a graph's variables."""
+    if set(tables) != set(expected):
+        raise OtherGraph
+    found = {}
+    for name, (dtype, shape) in expected.items():
+        array = tables[name]
+        dtype = np.dtype(object if dtype == "string" else dtype)
+        if list(array.shape[1:]) != shape or not np.can_cast(
+            array.dtype, dtype
+        ):
+            raise OtherGraph
+        found[name] = array.astype(dtype, copy=False)
+    return found

@@ -19,8 +19,6 @@ from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.realm_module import RealmModule
 from realm_tf.text.answers import is_correct
 
-# Questions and titles that the web page shows, each.
-NUM_EXAMPLES = 5
 UNTRAINED_READER = (
     "The reader was never trained: answers are spans of random scores. Run "
     "`realm finetune` first."
@@ -34,6 +32,7 @@ def write(
     *,
     part: CorpusPart | None = None,
     asked=(),
+    write_more=None,
     **facts,
 ) -> None:
     """Writes a version of the SavedModel.
@@ -48,6 +47,8 @@ def write(
         asked: list of `Question`. Their answers are stored, so that `realm
             verify` can compare; the first that are right are examples.
             Defaults to none.
+        write_more: function of `stage` and `part`. Writes further files.
+            Defaults to `None`.
         **facts: of the card: `parents`, name to fingerprint; perhaps
             `evidence_license`, which is shown with the evidence; others.
 
@@ -56,9 +57,11 @@ def write(
     """
     parts = _write_graph(stage, corpus, part)
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
+    if write_more is not None:
+        write_more(stage, part)
     _write_warm_up(
         stage.path(card.WARM_UP_FILE),
-        next(iter(spread(corpus.records.titles)), ""),
+        next(iter(card.spread(corpus.records.titles)), ""),
         with_filter=part is not None and part.fields is not None,
     )
     examples = []
@@ -117,7 +120,7 @@ def _of_corpus(corpus) -> dict:
     is_trained = corpus.loaded.model.reader.is_trained
     return {
         "num_blocks": len(corpus.records),
-        "example_titles": spread(corpus.records.titles),
+        "example_titles": card.spread(corpus.records.titles),
         "model_card": corpus.loaded.card.to_json(),
         "warnings": [] if is_trained else [UNTRAINED_READER],
     }
@@ -177,14 +180,7 @@ def _answered_rightly(asked, expected) -> list[str]:
         for q, row in zip(asked, expected, strict=True)
         if row["answer"]
         and is_correct(row["answer"], q.answers, q.answer_type, q.language)
-    ][:NUM_EXAMPLES]
-
-
-def spread(titles) -> list[str]:
-    """A few distinct titles from the whole corpus."""
-    step = max(1, len(titles) // NUM_EXAMPLES)
-    chosen = (titles[i] for i in range(0, len(titles), step))
-    return list(dict.fromkeys(filter(None, chosen)))[:NUM_EXAMPLES]
+    ][: card.NUM_EXAMPLES]
 
 
 def _announce(directory, parts):

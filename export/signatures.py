@@ -10,3 +10,7 @@ FILTERED = "_filtered"
 FILTER = "filter"
 # What gives nothing of a block.
 WITHOUT_BLOCKS = frozenset({EMBED_QUERY, EMBED_BLOCK})
+# Directory of a version of a corpus that changes: the SavedModel whose
+# signatures make and write the variables of a state.
+WRITER = "assets.extra/writer"
+SAVE, READ_FIELDS = "save", "read_fields"

@@ -118,6 +118,14 @@ QUESTIONS = [
 ]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """What commands keep for later runs is not that of whoever tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def vocabulary_path(tmp_path_factory):
     """A vocab.txt of some fifty wordpieces."""

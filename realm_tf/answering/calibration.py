@@ -18,14 +18,14 @@ import dataclasses
 import math
 
 import numpy as np
-import scipy.optimize
+import scipy.special
 
 from realm_tf.answering.relevance_weight import AS_LEARNED
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
-from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
+from realm_tf.retrieval.wordpiece_scores import LEXICAL_WEIGHT
 from realm_tf.text import answers
 
 # Of the questions of a user so many have no answer in the corpus (our choice).
@@ -183,6 +183,9 @@ def fit_scores(
     def loss(parameters):
         wrong = np.logaddexp(0, -signs * (columns @ parameters))
         return weights @ wrong + np.square(parameters - known).sum() / 2
+
+    # Whoever only reads a calibration need not wait for it.
+    import scipy.optimize
 
     middle, slope = scipy.optimize.minimize(
         loss, known, bounds=[(None, None), (0, None)]

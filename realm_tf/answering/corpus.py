@@ -12,6 +12,9 @@ from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
 from realm_tf.retrieval import index as retrieval_index
+from realm_tf.retrieval import wordpiece_scores
+
+NUM_READER_BLOCKS = 5
 
 
 def load_model(model: Model, **arguments):
@@ -198,36 +201,42 @@ def title_ids(records, tokenizer) -> list[list[int]]:
 def block_table(records, title_ids=None):
     """`BlockTable` of bodies, and of titles where they are read.
 
+    Args: as of `block_arrays`.
+    """
+    from realm_tf.models.block_table import BlockTable
+
+    return BlockTable(**block_arrays(records, title_ids))
+
+
+def block_arrays(records, title_ids=None) -> dict[str, np.ndarray]:
+    """Arguments of `BlockTable`.
+
     Args:
         records: `BlockRecords`.
         title_ids: list of lists of int. Wordpieces of the titles. Defaults to
             `None`: they are not read.
     """
-    from realm_tf.models.block_table import BlockTable
-
-    titles = {}
+    found = {"token_ids": records.token_ids(), "lengths": records.lengths}
     if title_ids is not None:
         rows = [ids[:MAX_TITLE_LENGTH] for ids in title_ids]
         lengths = np.fromiter(map(len, rows), "int32", len(rows))
         is_piece = np.arange(MAX_TITLE_LENGTH) < lengths[:, None]
         padded = np.zeros(is_piece.shape, "int32")
         padded[is_piece] = np.concatenate(rows)
-        titles = {"title_ids": padded, "title_lengths": lengths}
-    return BlockTable(records.token_ids(), records.lengths, **titles)
+        found |= {"title_ids": padded, "title_lengths": lengths}
+    return found
 
 
 def postings(records, title_ids, tokenizer):
-    """BM25 scores of titles and bodies; see `wordpiece_bm25.postings`.
+    """BM25 scores of titles and bodies; see `retrieval.wordpiece_scores`.
 
     Args:
         records: `BlockRecords`. Empty blocks at the end count for nothing.
         title_ids: list of lists of int. Wordpieces of the titles.
         tokenizer: `Tokenizer`.
     """
-    from realm_tf.retrieval import hybrid
-
     num_blocks = records.num_blocks
-    found = hybrid.postings(
+    found = wordpiece_scores.postings(
         title_ids[:num_blocks],
         records.token_ids()[:num_blocks],
         records.lengths[:num_blocks],
@@ -238,8 +247,8 @@ def postings(records, title_ids, tokenizer):
     return found
 
 
-def lexical(postings, *, capacity=None):
-    """`WordpieceBm25` of what `postings` gave; see there for `capacity`."""
+def lexical(postings):
+    """`WordpieceBm25` of what `postings` gave."""
     from realm_tf.retrieval.hybrid import WordpieceBm25
 
-    return WordpieceBm25(postings, capacity=capacity, name="lexical")
+    return WordpieceBm25(postings, name="lexical")

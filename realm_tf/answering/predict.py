@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from realm_tf.answering import calibration
+from realm_tf.answering.corpus import NUM_READER_BLOCKS
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.models.block_reading import LEAST_SCORE
@@ -22,7 +23,6 @@ from realm_tf.models.cpu_operations import only_for_this_process
 from realm_tf.models.question_rules import QuestionRules
 from realm_tf.text import answer_spans
 
-NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.
 NUM_RETRIEVED = 20
 # Spans of which it is known how likely they are; more hardly add up.

@@ -122,3 +122,9 @@ def smallest_dtype(largest: int) -> str:
         str, `"uint16"` or `"int32"`: every backend gathers rows of these.
     """
     return "uint16" if largest <= np.iinfo("uint16").max else "int32"
+
+
+def smallest(values: np.ndarray) -> np.ndarray:
+    """Integers from 0 on in their `smallest_dtype`; not copied if they are."""
+    dtype = smallest_dtype(int(values.max(initial=0)))
+    return values.astype(dtype, copy=False)

@@ -179,6 +179,11 @@ class State:
         return sum(map(len, self._rows))
 
     @property
+    def max_block_length(self) -> int:
+        """Wordpieces of the longest block that there may be."""
+        return self.segments[0][0].blocks.metadata["max_block_length"]
+
+    @property
     def num_on_disk(self) -> int:
         """Blocks of all documents, those that are gone, too."""
         return sum(each.blocks.num_blocks for each, _ in self.segments)

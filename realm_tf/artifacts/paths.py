@@ -70,18 +70,23 @@ def check_new_file(path: str, *, flag: str) -> None:
         raise InputError(f"{flag}: the directory {folder} does not exist.")
 
 
+def cache_folder() -> str:
+    """`$XDG_CACHE_HOME/realm`, by default `~/.cache/realm`: it may be removed."""
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+    return os.path.join(cache, "realm")
+
+
 def local_copy(path: str) -> str:
     """A file that can be mapped into memory: `path`, or a copy of a remote one.
 
-    The copy stays in `$XDG_CACHE_HOME/realm`, by default `~/.cache/realm`, and
-    serves as long as the remote file has the same size and time.
+    The copy stays in `cache_folder`, and serves as long as the remote file has
+    the same size and time.
     """
     if not is_remote(path):
         return path
     found = Path(path).stat()
     content = hashlib.sha256(f"{path} {found.length} {found.mtime}".encode())
-    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
-    folder = os.path.join(cache, "realm", content.hexdigest()[:16])
+    folder = os.path.join(cache_folder(), content.hexdigest()[:16])
     copy = os.path.join(folder, os.path.basename(path))
     if not os.path.exists(copy):
         os.makedirs(folder, exist_ok=True)

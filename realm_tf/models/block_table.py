@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from realm_tf.artifacts.array_files import smallest_dtype
+from realm_tf.artifacts.array_files import smallest
 from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 
@@ -52,10 +52,8 @@ class BlockTable(keras.layers.Layer):
     def _constant(self, array, name):
         if array is None:
             return None
-        array = np.asarray(array)
-        dtype = smallest_dtype(int(array.max(initial=0)))
+        array = smallest(np.asarray(array))
         with keras.name_scope(self.name):
-            array = array.astype(dtype, copy=False)
             if self._placed is not None:
                 array = row_shards.place(array, self._placed)
             return fixed_weight(array, name, layout=self._placed)

@@ -93,12 +93,21 @@ def computing_in(precision: Precision, *, for_training: bool = True):
         keras.config.set_dtype_policy(before)
 
 
-@functools.cache
 def _fast_here():
     import keras
 
     is_jax = keras.backend.backend() == "jax"
-    if not (_jax_is_fast() if is_jax else _tensorflow_is_fast()):
+    return _chosen(_jax_is_fast()) if is_jax else resolve_for_graphs()
+
+
+def resolve_for_graphs() -> str:
+    """`resolve("auto")` of TensorFlow's graphs, whatever Keras' backend is."""
+    return _chosen(_tensorflow_is_fast())
+
+
+@functools.cache
+def _chosen(is_fast):
+    if not is_fast:
         return FLOAT32
     print(
         "encoders compute in bfloat16, as this processor does in hardware "

@@ -1,22 +1,22 @@
 """Making the next state of a corpus: what is new is cut, embedded and exported."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 import sys
 
-import keras
 import numpy as np
 
 from realm_tf.answering.calibration import from_json
 from realm_tf.answering.calibration import lexical_weight_of
-from realm_tf.answering.predict import NUM_READER_BLOCKS
+from realm_tf.answering.corpus import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts.live_corpus import State
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
+from realm_tf.export import live_version
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
 from realm_tf.operations.graph import Step
@@ -41,8 +41,8 @@ def change(corpus, manifest, new, *, gone, counts):
         dict, the counts of the state.
 
     Raises:
-        InputError: if the model has changed, documents cannot be cut, or Keras
-            runs on another backend than TensorFlow's.
+        InputError: if the model has changed, documents cannot be cut, or no
+            graph is kept and Keras runs on another backend than TensorFlow.
     """
     settings = manifest.settings
     _check(corpus, settings)
@@ -77,12 +77,7 @@ def change(corpus, manifest, new, *, gone, counts):
 
 
 def _check(corpus, settings):
-    """Refuses to go on with another model, or another backend of Keras."""
-    if keras.backend.backend() != "tensorflow":
-        raise InputError(
-            "A corpus is exported where Keras runs on TensorFlow, here it is "
-            f"{keras.backend.backend()}: unset KERAS_BACKEND."
-        )
+    """Refuses to go on with another model."""
     model = Model(settings["model"])
     if model.fingerprint != settings["model_fingerprint"]:
         raise InputError(
@@ -110,8 +105,18 @@ def _without(corpus, segments, gone):
 def _with_segment(corpus, manifest, new):
     """`(manifest, num_blocks)` with a segment of these documents, and its."""
     segment, settings = corpus.new_segment(new, manifest), manifest.settings
-    made = [_make(_chunking(segment, settings))]
-    made.append(_make(_embedding(segment, settings)))
+    chunking, embedding = (
+        each(segment, settings) for each in (_chunking, _embedding)
+    )
+
+    def embed():
+        if settings["kind"] != live_version.KIND:
+            return embedding.run()
+        version = _graph(corpus, manifest, State([(segment, frozenset())]))
+        records = segment.blocks.records
+        return embedding.write_rows(live_version.Embeddings(version, records))
+
+    made = [_make(chunking, chunking.run), _make(embedding, embed)]
     if any(made) or not segment.is_finished:
         next_id = manifest.next_id + segment.blocks.num_blocks
         # Before anyone can see them: no other block will be called so.
@@ -125,7 +130,7 @@ def _with_segment(corpus, manifest, new):
     return manifest, segment.blocks.num_blocks
 
 
-def _make(operation) -> bool:
+def _make(operation, run) -> bool:
     """Makes what is not there, or was made of something else; whether it did.
 
     A run that was killed may have been of another model.
@@ -137,7 +142,7 @@ def _make(operation) -> bool:
     except InputError:
         remove(operation.output)
         remove(artifact.unfinished(operation.output))
-    operation.run()
+    run()
     return True
 
 
@@ -166,44 +171,64 @@ def _embedding(segment, settings):
 
 def _export(corpus, state, manifest, number):
     """Writes the SavedModel of a state."""
-    from realm_tf.export import live_version
-
     print(f"saved_model/{number}", flush=True)
     settings = manifest.settings
-    model = Model(settings["model"])
+    model, fields = Model(settings["model"]), settings["fields"]
     parents = {"model": model.fingerprint}
-    before = corpus.version(manifest.state)
-    if before.is_complete:
-        parameters = before.parameters
-    else:
-        parameters = _parameters(settings)
     write = functools.partial(
         artifact.write,
         corpus.version(number).path,
         kind=SavedModel.kind,
-        parameters=parameters,
+        parameters=_parameters(corpus, manifest),
         parents=parents,
     )
-    if before.is_complete:
-        with contextlib.suppress(live_version.NoRoom):
+    if settings["kind"] != live_version.KIND:
+        from realm_tf.export import tracing
+
+        with write() as stage:
+            tracing.write_whole(
+                stage,
+                model,
+                state,
+                kind=settings["kind"],
+                fields=fields,
+                parents=parents,
+            )
+        return
+    for find in (_graph, _template, functools.partial(_template, wide=True)):
+        graph = find(corpus, manifest, state)
+        try:
             with write() as stage:
-                live_version.write_next(
-                    stage, before, model, state, fields=settings["fields"]
-                )
+                live_version.write(stage, graph, model, state, fields=fields)
             return
-    with write() as stage:
-        live_version.write(
-            stage,
-            model,
-            state,
-            kind=settings["kind"],
-            fields=settings["fields"],
-            parents=parents,
-        )
+        except live_version.OtherGraph as error:
+            unfit = error
+    raise unfit
 
 
-def _parameters(settings):
-    """Parameters of the first export."""
+def _graph(corpus, manifest, state):
+    """The current export, or the `template` before there is one."""
+    before = corpus.version(manifest.state)
+    if before.is_complete:
+        return before
+    return _template(corpus, manifest, state)
+
+
+def _template(corpus, manifest, state, **options):
+    return live_version.template(
+        Model(manifest.settings["model"]),
+        state,
+        parameters=_parameters(corpus, manifest),
+        fields=manifest.settings["fields"],
+        **options,
+    )
+
+
+def _parameters(corpus, manifest):
+    """Parameters of all exports: those of the current one, or of the first."""
+    before, settings = corpus.version(manifest.state), manifest.settings
+    if before.is_complete:
+        return before.parameters
     found = {
         "num_reader_blocks": NUM_READER_BLOCKS,
         "quantize": "none",
@@ -224,7 +249,8 @@ def compact(corpus, manifest):
     state, settings = corpus.state(manifest), manifest.settings
     records, embeddings = state.records(), state.embeddings()
     segment = corpus.new_segment(state.rows(), manifest)
-    _make(_chunking(segment, settings))
+    chunking = _chunking(segment, settings)
+    _make(chunking, chunking.run)
     found = segment.blocks.records
     if found.texts[:] != records.texts[:] or not np.array_equal(
         found.token_ids(), records.token_ids()

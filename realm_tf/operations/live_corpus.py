@@ -15,7 +15,7 @@ from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
-from realm_tf.models.precision import resolve
+from realm_tf.models.precision import resolve_for_graphs
 from realm_tf.operations.operation import Operation
 
 # Of the changes that are listed, each kind.
@@ -109,7 +109,7 @@ class CreateCorpus(Operation):
             model=os.path.abspath(self.model.directory),
             model_fingerprint=self.model.fingerprint,
             # Of all documents, whatever machine adds them.
-            precision=resolve("auto"),
+            precision=resolve_for_graphs(),
             documents=[os.path.abspath(path) for path in self.documents],
             # The evaluation may go.
             calibration=fitted and dataclasses.asdict(fitted),

@@ -2,15 +2,14 @@
 
 import keras
 import numpy as np
-import scipy.sparse
 from keras import ops
 
 from realm_tf.models.fixed_weight import fixed_weight
+from realm_tf.retrieval import wordpiece_scores
+from realm_tf.retrieval.wordpiece_scores import LEXICAL_WEIGHT
 
 # Of each of the two lists that are fused, at least (our choice).
 FUSED_DEPTH = 100
-# Weight of BM25 beside f(x, z) without questions to fit it to (our choice).
-LEXICAL_WEIGHT = 0.25
 
 
 class Hybrid:
@@ -90,7 +89,8 @@ class Hybrid:
         """
         depth = min(max(num_candidates, FUSED_DEPTH), self._index.num_blocks)
         dense, dense_ids = self._index.search(embeddings, depth, allowed)
-        of_all = self.lexical(token_ids)
+        num_blocks = None if allowed is None else ops.shape(allowed)[1]
+        of_all = self.lexical(token_ids, num_blocks=num_blocks)
         if allowed is not None:
             of_all = ops.where(allowed, of_all, -float("inf"))
         _, lexical_ids = ops.top_k(of_all, depth)
@@ -110,16 +110,6 @@ class Hybrid:
         }
 
 
-# The defaults of bm25s, as of `bm25.Bm25`.
-K1 = 1.5
-B = 0.75
-# Wordpieces of more than this share of the blocks say nothing, and their lists
-# are the longest: 35 of English ("the", ","), at no loss of recall (our choice).
-MOST_BLOCKS = 0.2
-# Blocks that are counted at once, so that memory stays small.
-_SLICE = 200_000
-
-
 class WordpieceBm25(keras.layers.Layer):
     """BM25 of the wordpieces of titles and bodies, with plain ops.
 
@@ -134,10 +124,7 @@ class WordpieceBm25(keras.layers.Layer):
 
     Args:
         postings: `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`,
-            float, as of `postings`.
-        capacity: int. Entries that there is room for, so that the weights of
-            other blocks have the same shape. Defaults to `None`: as many as
-            there are.
+            float, as of `wordpiece_scores.postings`.
 
     Attributes:
         num_blocks: int.
@@ -149,34 +136,32 @@ class WordpieceBm25(keras.layers.Layer):
         2020](https://doi.org/10.1007/978-3-030-45442-5_4)).
     """
 
-    def __init__(self, postings, *, capacity=None, **kwargs):
+    def __init__(self, postings, **kwargs):
         super().__init__(**kwargs)
-        room = (0, 0 if capacity is None else capacity - postings.nnz)
         self.num_blocks = postings.shape[0]
         self.num_postings = postings.nnz
-        limits = postings.indptr.astype("int32")
+        limits, block_ids, scores = wordpiece_scores.arrays(postings)
         self._longest = int(np.diff(limits).max(initial=1))
         with keras.name_scope(self.name):
             self._limits = fixed_weight(limits, "limits")
-            self._block_ids = fixed_weight(
-                np.pad(postings.indices.astype("int32"), room), "block_ids"
-            )
-            # 11 bits are plenty beside what BM25 is unsure of.
-            self._scores = fixed_weight(
-                np.pad(postings.data.astype("float16"), room), "scores"
-            )
+            self._block_ids = fixed_weight(block_ids, "block_ids")
+            self._scores = fixed_weight(scores, "scores")
 
-    def call(self, token_ids):
+    def call(self, token_ids, num_blocks=None):
         """Scores of all blocks.
 
         Args:
             token_ids: int tensor `(batch_size, query_length)`. [CLS], [SEP] and
                 padding are in no block and count nothing.
+            num_blocks: int or int32 scalar tensor. How many blocks there are
+                where the weights may be of others. Defaults to `None`:
+                `self.num_blocks`.
 
         Returns:
             float32 tensor `(batch_size, num_blocks)`.
         """
         batch_size, num_pieces = ops.shape(token_ids)
+        num_blocks = self.num_blocks if num_blocks is None else num_blocks
         # (b * q,)
         pieces = ops.reshape(token_ids, (-1,))
         starts = ops.take(self._limits, pieces)
@@ -187,10 +172,10 @@ class WordpieceBm25(keras.layers.Layer):
         row = piece // num_pieces
         total = ops.segment_sum(
             ops.where(is_listed, scores, 0.0),
-            row * self.num_blocks + ops.take(self._block_ids, listed),
-            num_segments=batch_size * self.num_blocks,
+            row * num_blocks + ops.take(self._block_ids, listed),
+            num_segments=batch_size * num_blocks,
         )
-        return ops.reshape(total, (batch_size, self.num_blocks))
+        return ops.reshape(total, (batch_size, num_blocks))
 
     def _places(self, lengths):
         """Of each entry of some lists: which list, where in it, if it is one.
@@ -207,63 +192,3 @@ class WordpieceBm25(keras.layers.Layer):
         place = ops.tile(ops.arange(self._longest, dtype="int32"), (num_lists,))
         lists = ops.repeat(ops.arange(num_lists, dtype="int32"), self._longest)
         return lists, place, place < ops.take(lengths, lists)
-
-
-def postings(
-    title_ids, token_ids, lengths, vocabulary_size: int, *, unk_id: int
-) -> scipy.sparse.csc_array:
-    """The score of each block for each of its wordpieces.
-
-    Args:
-        title_ids: sequence of lists of int. Wordpieces of each block's title.
-        token_ids: int array `(num_blocks, block_length)`. Of each body.
-        lengths: int array `(num_blocks,)`. Wordpieces of each body.
-        vocabulary_size: int.
-        unk_id: int. Id of [UNK]: unknown words have nothing in common.
-
-    Returns:
-        `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`, float32;
-        empty columns for [UNK] and for wordpieces of more than `MOST_BLOCKS`
-        of the blocks.
-    """
-    num_blocks = len(lengths)
-    slices = [
-        _counts(
-            title_ids[first : first + _SLICE],
-            token_ids[first : first + _SLICE],
-            lengths[first : first + _SLICE],
-            vocabulary_size,
-        )
-        for first in range(0, num_blocks, _SLICE)
-    ]
-    counts = scipy.sparse.vstack(slices, format="csc")
-    held_by = np.diff(counts.indptr)
-    idf = np.log1p((num_blocks - held_by + 0.5) / (held_by + 0.5))
-    # A corpus of few blocks has no word that says nothing.
-    idf[held_by > max(MOST_BLOCKS * num_blocks, 10)] = 0
-    idf[unk_id] = 0
-    sizes = np.asarray(counts.sum(axis=1)).reshape(-1)
-    norms = K1 * (1 - B + B * sizes / sizes.mean())
-    found = counts.data
-    found /= found + norms[counts.indices].astype("float32")
-    found *= np.repeat(idf, held_by).astype("float32")
-    counts.eliminate_zeros()
-    return counts
-
-
-def _counts(title_ids, token_ids, lengths, vocabulary_size):
-    """Counts of each wordpiece in each block, float32 CSC."""
-    is_piece = np.arange(token_ids.shape[1]) < lengths[:, None]
-    title_lengths = np.fromiter(map(len, title_ids), int, len(title_ids))
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    title_rows = np.repeat(np.arange(len(lengths)), title_lengths)
-    columns = np.concatenate(
-        [token_ids[is_piece], *(ids for ids in title_ids if len(ids))]
-    )
-    return scipy.sparse.coo_array(
-        (
-            np.ones(len(columns), "float32"),
-            (np.concatenate([rows, title_rows]), columns.astype("int32")),
-        ),
-        shape=(len(lengths), vocabulary_size),
-    ).tocsc()

@@ -169,7 +169,8 @@ def best_rows(
         rows: `Rows`.
         num_candidates: int. How many of them; all rows if they are fewer.
         rows_at_once: int. How many are scored at once. Defaults to `None`:
-            all.
+            all, as in a graph for any number of rows, at least
+            `num_candidates`.
         allowed: bool tensor `(batch_size, num_rows)`, or of one line for all
             queries. Which rows may be found. Defaults to `None`: all.
 
@@ -179,8 +180,14 @@ def best_rows(
         rows are allowed, the last scores are -inf.
     """
     num_rows = rows.values.shape[0]
-    size = min(rows_at_once or num_rows, num_rows)
-    num_candidates = min(num_candidates, num_rows)
+    at_once = num_rows is None or num_rows <= (rows_at_once or num_rows)
+    if at_once:
+        # A tensor where a graph is for any number of rows.
+        size = num_rows = ops.shape(rows.values)[0]
+    else:
+        size = rows_at_once
+    if isinstance(num_rows, int):
+        num_candidates = min(num_candidates, num_rows)
 
     def search_slice(start, lowest=None):
         scores = rows.score_slice(queries, start, size)
@@ -192,7 +199,8 @@ def best_rows(
         if lowest is not None:
             is_new = start + ops.arange(size, dtype="int32") >= lowest
             scores = ops.where(is_new, scores, -np.inf)
-        scores, places = ops.top_k(scores, min(num_candidates, size))
+        num = num_candidates if at_once else min(num_candidates, size)
+        scores, places = ops.top_k(scores, num)
         return scores, start + ops.cast(places, "int32")
 
     def step(number, best):
@@ -208,7 +216,7 @@ def best_rows(
         return largest(scores, places, num_candidates)
 
     scores, places = search_slice(0)
-    if size == num_rows:
+    if at_once:
         return scores, places
     # Places of those that a slice of fewer rows cannot give.
     missing = [[0, 0], [0, num_candidates - places.shape[1]]]

@@ -16,9 +16,9 @@ IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 @pytest.fixture
 def unasked():
     """As in a process that has not been asked yet."""
-    precision._fast_here.cache_clear()
+    precision._chosen.cache_clear()
     yield
-    precision._fast_here.cache_clear()
+    precision._chosen.cache_clear()
 
 
 @pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX has no fast one on CPUs")

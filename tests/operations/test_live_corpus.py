@@ -24,6 +24,7 @@ from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Segment
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import cache_folder
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.export import signatures
@@ -272,24 +273,48 @@ def test_random_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir):
 
 
 @pytest.mark.slow
-def test_what_has_no_room_gets_a_graph_of_its_own(
-    tmp_path, model_dir, monkeypatch
-):
-    monkeypatch.setattr(live_version, "_LEAST_SPARE", 2)
-    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+def test_one_graph_takes_all_states_of_all_corpora(tmp_path, model_dir):
+    docs, corpora = tmp_path / "docs", [tmp_path / "a", tmp_path / "b"]
+
+    def graph(corpus):
+        live = LiveCorpus(corpus)
+        version = live.version(live.manifest().state)
+        return pathlib.Path(version.file("saved_model.pb")).read_bytes()
+
     _write(docs, {"ada.txt": "Ada was in London, in Paris and in Rome."})
-    _create(docs, corpus, model_dir)
-    graphs = []
-    for number in range(4):
-        graph = LiveCorpus(corpus).version(number + 1).file("saved_model.pb")
-        graphs.append(pathlib.Path(graph).read_bytes())
-        _write(docs, {f"{number}.txt": "The Nile flows to Egypt."})
-        realm.SyncCorpus(corpus=str(corpus)).run()
-        assert len(_contents(corpus)[0]) == number + 2
-    # For three blocks there is room.
-    assert graphs[0] == graphs[1] == graphs[2] != graphs[3]
-    found = _outputs(corpus, ["What flows to Egypt?"])
-    assert (found["candidate_block_id"] >= 0).sum() == 5
+    _create(docs, corpora[0], model_dir)
+    first = graph(corpora[0])
+    texts = [*(200 * ["The Nile flows."]), "Fire was in the city."]
+    rows = [
+        {"id": n, "title": f"{n}", "text": text} for n, text in enumerate(texts)
+    ]
+    _write(docs, {"nile.jsonl": "\n".join(map(json.dumps, rows))})
+    realm.SyncCorpus(corpus=str(corpora[0])).run()
+    assert len(_contents(corpora[0])[0]) == 202
+    found = _outputs(corpora[0], ["fire, city"])["candidate_text"][0]
+    assert b"Fire was in the city." in found.tolist()
+    # The kept one is damaged: another is traced.
+    (kept,) = (
+        each
+        for each in pathlib.Path(cache_folder(), "graphs").glob("*/*.pb")
+        if each.read_bytes() == first
+    )
+    kept.write_bytes(b"")
+    _create(docs, corpora[1], model_dir)
+    assert kept.read_bytes() == graph(corpora[1])
+    _assert_same_answers(*corpora)
+    assert graph(corpora[0]) == first
+    # Places in texts that two bytes cannot say need another graph, and
+    # what an older version exported has none of these.
+    _write(docs, {"long.txt": " ".join(20 * ["x" * 10_000])})
+    realm.SyncCorpus(corpus=str(corpora[0])).run()
+    assert graph(corpora[0]) != first
+    card = LiveCorpus(corpora[1]).version(1).file("assets.extra/card.json")
+    facts = json.loads(pathlib.Path(card).read_text())
+    del facts["tables"]
+    pathlib.Path(card).write_text(json.dumps(facts))
+    realm.SyncCorpus(corpus=str(corpora[1])).run()
+    _assert_same_answers(*corpora)
 
 
 # Of blocks, by id.
@@ -415,9 +440,9 @@ def _assert_apart(corpus, old, new):
 
 PLACES = {
     "cut": (Chunk, "run"),
-    "embedded": (Embed, "run"),
+    "embedded": (Embed, "write_rows"),
     "named": (Segment, "finish"),
-    "exported": (live_version, "write_next"),
+    "exported": (live_version, "write"),
     "current": (LiveCorpus, "clean"),
     "before it is current": (corpus_change, "_export"),
     "compacted": (corpus_change, "compact"),
@@ -597,11 +622,8 @@ def test_another_model_is_refused(copied, tmp_path, model_dir):
     assert len(_contents(corpus)[0]) == 8
 
 
-def test_another_backend_is_refused(created, tmp_path, monkeypatch):
-    (tmp_path / "nile.txt").write_text("The Nile.")
-    sync = realm.SyncCorpus(
-        corpus=str(created[0] / "corpus"), documents=str(tmp_path)
-    )
+def test_another_backend_traces_no_graph(created, model_dir, monkeypatch):
+    root, _ = created
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InputError, match="here it is jax: unset"):
-        sync.run()
+        _create(root / "docs", root / "x", model_dir, fields=("never",))

@@ -6,7 +6,7 @@ import bm25s
 import numpy as np
 import pytest
 
-from realm_tf.retrieval import hybrid
+from realm_tf.retrieval import wordpiece_scores
 from realm_tf.retrieval.hybrid import WordpieceBm25
 
 pytestmark = pytest.mark.fast
@@ -28,15 +28,16 @@ def blocks():
 
 def _layer(blocks):
     return WordpieceBm25(
-        hybrid.postings(*blocks, VOCABULARY_SIZE, unk_id=199), name="lexical"
+        wordpiece_scores.postings(*blocks, VOCABULARY_SIZE, unk_id=199),
+        name="lexical",
     )
 
 
 def test_scores_are_those_of_bm25s(blocks, monkeypatch):
-    monkeypatch.setattr(hybrid, "MOST_BLOCKS", 1.0)
-    monkeypatch.setattr(hybrid, "_SLICE", 70)
+    monkeypatch.setattr(wordpiece_scores, "MOST_BLOCKS", 1.0)
+    monkeypatch.setattr(wordpiece_scores, "_SLICE", 70)
     titles, token_ids, lengths = blocks
-    peer = bm25s.BM25(k1=hybrid.K1, b=hybrid.B)
+    peer = bm25s.BM25(k1=wordpiece_scores.K1, b=wordpiece_scores.B)
     documents = [
         [*map(int, title), *map(int, body[:length])]
         for title, body, length in zip(titles, token_ids, lengths, strict=True)
@@ -58,7 +59,7 @@ def test_scores_are_those_of_bm25s(blocks, monkeypatch):
 
 def test_one_score_by_hand():
     # Blocks of 4, 2 and 3 pieces, titles included: 3 on average.
-    postings = hybrid.postings(
+    postings = wordpiece_scores.postings(
         [[5], [], [6]],
         np.array([[7, 7, 8], [5, 9, 0], [8, 9, 0]]),
         np.array([3, 2, 2]),
@@ -75,7 +76,7 @@ def test_one_score_by_hand():
 
 def test_pieces_of_most_blocks_count_nothing(blocks):
     titles, token_ids, lengths = blocks
-    postings = hybrid.postings(*blocks, VOCABULARY_SIZE, unk_id=199)
+    postings = wordpiece_scores.postings(*blocks, VOCABULARY_SIZE, unk_id=199)
     held_by = np.array(
         [
             sum(
@@ -85,7 +86,7 @@ def test_pieces_of_most_blocks_count_nothing(blocks):
             for piece in range(1, VOCABULARY_SIZE)
         ]
     )
-    limit = hybrid.MOST_BLOCKS * len(lengths)
+    limit = wordpiece_scores.MOST_BLOCKS * len(lengths)
     assert 0 < (held_by > limit).sum() < 50
     np.testing.assert_array_equal(
         np.diff(postings.indptr)[1:], np.where(held_by > limit, 0, held_by)
