@@ -220,9 +220,11 @@ def _feeds(definition, inputs):
     for name, value in inputs.items():
         info = definition.inputs[name]
         try:
-            array = _converted(value, DTYPES.get(info.dtype))
+            # A number that is too large would become infinity.
+            with np.errstate(over="raise"):
+                array = _converted(value, DTYPES.get(info.dtype))
             problem = misfit(info, array)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             problem = f"must be {dtype_name(DTYPES.get(info.dtype))}: {error}"
         if problem:
             raise RunError(

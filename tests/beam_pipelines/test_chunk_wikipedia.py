@@ -205,8 +205,8 @@ def test_unknown_wordpieces_are_counted(tmp_path, vocab, capsys):
 
 
 def test_unknown_formats_are_refused_at_once(tmp_path, vocab):
-    path = tmp_path / "book.epub"
-    path.write_bytes(b"PK\3\4")
+    path = tmp_path / "book.mobi"
+    path.write_bytes(b"BOOKMOBI\0")
     code = (
         "import sys\n"
         "from realm_tf import cli\n"

@@ -78,7 +78,7 @@ def test_a_broken_line_is_named(tmp_path, line, reason):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="missing.jsonl does not exist"):
         question_files.read_questions(str(tmp_path / "missing.jsonl"))
-    with pytest.raises(InputError, match="cannot be read .Is a directory"):
+    with pytest.raises(InputError, match="cannot be read .no regular file"):
         question_files.read_questions(str(tmp_path))
     with pytest.raises(InputError, match="questions.jsonl holds no question"):
         question_files.read_questions(_file(tmp_path, "", "  "))
