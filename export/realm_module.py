@@ -180,7 +180,7 @@ class RealmModule(tf.Module):
             "answer": if_found(nbest["answer"][:, 0], ""),
             "score": if_found(scores[:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
-            # Of marks alone nothing is left.
+            # An empty answer is none, however sure the reader is.
             "answered": found
             & (nbest["answer"][:, 0] != "")
             & (confidence >= least_confidence(self._fitted)),

@@ -181,9 +181,9 @@ class Predictor:
         Args:
             questions: list of str.
             search: as of `predict`.
-            known: dict. With `search`: what has been read, by question and
-                block id, is not read again; what is read comes to it. Defaults
-                to `None`: nothing.
+            known: dict. With `search`: spans by question and block id. Pairs
+                in it are not read again, and new ones are added. Defaults to
+                `None`: a new dict.
 
         Yields:
             `(numbers of questions, the best spans of their blocks)`, a batch

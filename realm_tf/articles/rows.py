@@ -206,9 +206,8 @@ def _records(text, delimiter, path):
         yield from found
     if wrong:
         print(
-            f"warning: {path}: {len(wrong)} rows have quotes that do not "
-            f"belong together (the first is row {wrong[0]}); these are read as "
-            "text.",
+            f"warning: {path}: {len(wrong)} rows have an unclosed quote "
+            f"(the first is row {wrong[0]}): their quotes are read as text.",
             file=sys.stderr,
         )
 
