@@ -160,7 +160,7 @@ def write(
 
 
 def _copy_graph(before, stage):
-    for name in ("saved_model.pb", "fingerprint.pb", "assets", "assets.extra"):
+    for name in ("saved_model.pb", "assets", "assets.extra"):
         source = before.file(name)
         if os.path.isdir(source):
             shutil.copytree(source, stage.path(name))

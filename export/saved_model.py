@@ -16,6 +16,7 @@ from realm_tf.export import card
 from realm_tf.export import expected as expected_answers
 from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
+from realm_tf.export.merging import merge_nodes
 from realm_tf.export.realm_module import RealmModule
 from realm_tf.text.answers import is_correct
 
@@ -170,6 +171,7 @@ def _write_graph(stage, corpus, part):
         tf.config.optimizer.set_experimental_options(
             {name: before.get(name, False)}
         )
+    merge_nodes(directory)
     return sizes
 
 
