@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 
 import apache_beam as beam
+import grpc
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
@@ -20,6 +21,7 @@ from realm_tf.beam_pipelines.steps import ShardStep
 from realm_tf.beam_pipelines.steps import Step
 from realm_tf.beam_pipelines.steps import Tagged
 from realm_tf.errors import InputError
+from realm_tf.errors import Resumable
 
 # Beam's default, DirectRunner, first tries to download Prism
 # (apache/beam pull request 34612).
@@ -112,6 +114,7 @@ def run_pipeline(
     build: Callable[[beam.Pipeline], object],
     options: PipelineOptions | None,
     directory: str,
+    watching: Callable = contextlib.nullcontext,
 ) -> None:
     """Builds a pipeline and runs it to its end.
 
@@ -123,9 +126,12 @@ def run_pipeline(
         options: `PipelineOptions`; `None` for the default.
         directory: str. Where workers report a mistake of the user; what a
             killed run was writing there is removed.
+        watching: function that gives a context, in which a job elsewhere
+            runs. Defaults to one that does nothing.
 
     Raises:
-        InputError: if a worker has reported one.
+        InputError: if a worker has reported one, or (`Resumable`) a job
+            elsewhere has lost a worker or its connection.
     """
     resumable.clean(directory)
     options = options or pipeline_options()
@@ -133,7 +139,10 @@ def run_pipeline(
     if not is_local:
         logging.basicConfig(format="%(asctime)s %(message)s")
     try:
-        with _as_outside_of_notebooks():
+        with (
+            _as_outside_of_notebooks(),
+            contextlib.nullcontext() if is_local else watching(),
+        ):
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             with _quiet() if is_local else _level(logging.INFO):
@@ -141,11 +150,17 @@ def run_pipeline(
                 # Dask's, which nobody else closes.
                 with getattr(result, "client", contextlib.nullcontext()):
                     result.wait_until_finish()
-    except RuntimeError as error:
+    except (RuntimeError, grpc.RpcError) as error:
         # Beam makes a RuntimeError of Ctrl-C.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
-        raise
+        # An exception of a worker comes as text.
+        if is_local or "Traceback" in str(error):
+            raise
+        raise Resumable(
+            f"the job ended before its work was done ({error}): what is "
+            "complete is kept, so give the same command again to go on."
+        ) from error
     finally:
         # Clearer than what a runner makes of a worker's exception.
         resumable.raise_error(directory)
@@ -191,6 +206,7 @@ def run_shard_step(
         ),
         options,
         step.directory,
+        step.progress.watching,
     )
 
 

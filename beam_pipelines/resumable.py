@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import threading
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -29,8 +30,9 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
-from realm_tf.errors import DiskFull
 from realm_tf.errors import InputError
+from realm_tf.errors import Resumable
+from realm_tf.progress import SECONDS_BETWEEN_LINES
 from realm_tf.progress import Progress
 
 _ERROR = "error.txt"
@@ -73,11 +75,11 @@ def raise_error(directory: str) -> None:
 def nothing_left_of_a_mistake(stage: Stage):
     """Removes a stage's directory if an `InputError` is raised.
 
-    Nobody will go on with it, but where the disk was full.
+    Nobody will go on with it, unless the error is `Resumable`.
     """
     try:
         yield
-    except DiskFull:
+    except Resumable:
         raise
     except InputError:
         remove(stage.directory)
@@ -154,6 +156,23 @@ class ShardProgress(Progress):
         """
         if self.is_due():
             self.show(min(self._num_complete() + num_begun, self._total))
+
+    @contextlib.contextmanager
+    def watching(self):
+        """Says in this process how far workers elsewhere are."""
+        over = threading.Event()
+
+        def watch():
+            while not over.wait(SECONDS_BETWEEN_LINES):
+                self(0)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
 
     def _num_complete(self):
         missing = missing_shards(self._shards)

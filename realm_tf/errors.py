@@ -10,5 +10,9 @@ class InputError(ValueError):
     """
 
 
-class DiskFull(InputError):
-    """The disk is full: what is there counts, and the same command goes on."""
+class Resumable(InputError):
+    """Nothing is wrong with the input: the same command can go on."""
+
+
+class DiskFull(Resumable):
+    """The disk is full."""

@@ -17,6 +17,7 @@ import time
 import filelock
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import absolute
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
@@ -39,7 +40,7 @@ class Stage:
     """A directory while it is being written.
 
     Args:
-        directory: str. Where to write now; renamed at the end.
+        directory: str. Where to write now, absolute; renamed at the end.
         metadata: dict. What is added to `metadata.json`, such as `counts` and
             `fingerprint`.
         parameters: dict. What the command was given.
@@ -96,7 +97,7 @@ def write(
     with contextlib.nullcontext() if in_place else locked(output):
         started = time.time()
         _prepare(output, directory, job, resumable)
-        stage = Stage(directory, {}, job["parameters"])
+        stage = Stage(absolute(directory), {}, job["parameters"])
         try:
             yield stage
             metadata = {

@@ -8,6 +8,7 @@ from typing import ClassVar
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import absolute
 from realm_tf.errors import InputError
 
 
@@ -40,8 +41,8 @@ class Named:
         return self.path
 
     def __reduce__(self):
-        # To a worker goes the path alone, not what has been read.
-        return type(self), (self.path,)
+        # To a worker, which may be elsewhere, goes the path alone.
+        return type(self), (absolute(self.path),)
 
     def __eq__(self, other):
         return type(self) is type(other) and self.path == other.path

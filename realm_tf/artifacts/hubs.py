@@ -5,7 +5,6 @@ offline; it reads `HF_HOME`, `HF_ENDPOINT`, `HF_TOKEN` and `HF_HUB_OFFLINE`.
 """
 
 import contextlib
-import os
 import re
 
 from realm_tf.errors import InputError
@@ -17,11 +16,6 @@ _PREFIX = "hf://"
 def is_address(path: str) -> bool:
     """Whether a path is the address of a repository."""
     return str(path).startswith(_PREFIX)
-
-
-def absolute(path: str) -> str:
-    """A path from the root, or an address as it is."""
-    return path if is_address(path) else os.path.abspath(path)
 
 
 def fetch(address: str, patterns: list[str] | None = None) -> str:

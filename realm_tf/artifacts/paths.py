@@ -21,6 +21,11 @@ def is_remote(path: str) -> bool:
     return "://" in str(path)
 
 
+def absolute(path: str) -> str:
+    """A path that means the same in other processes and on other machines."""
+    return str(path) if is_remote(path) else os.path.abspath(path)
+
+
 @contextlib.contextmanager
 def writing(path: str, *, directory: str | None = None):
     """Yields where to write what appears at `path` when the block ends well.

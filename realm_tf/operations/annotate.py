@@ -5,6 +5,7 @@ from typing import Literal
 
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.paths import absolute
 from realm_tf.operations.computing import Computing
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import count_lines
@@ -88,15 +89,15 @@ class Annotate(Computing):
         from realm_tf.beam_pipelines import engine
 
         options = engine.given_options(self.beam_options)
+        tagger = {**self.tagger_arguments, "precision": self.computes_in}
+        if self.tagger == taggers.BERT:
+            tagger["tagger_model"] = absolute(self.tagger_model)
         with self.write(resumable=True) as stage:
             stage.metadata.update(
                 annotate_spans.write_passages(
                     stage,
                     self.blocks,
-                    tagger={
-                        **self.tagger_arguments,
-                        "precision": self.computes_in,
-                    },
+                    tagger=tagger,
                     has_block_ids=not self.other_corpus,
                     options=options,
                 )

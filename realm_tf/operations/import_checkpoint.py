@@ -10,6 +10,7 @@ from realm_tf.artifacts import hubs
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import absolute
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
@@ -82,9 +83,9 @@ class ImportCheckpoint(Operation):
     def parameters(self) -> dict:
         return {
             "from": f"import {self.kind}",
-            "sources": [hubs.absolute(path) for path in self.source],
-            "block_tower": self.block_tower and hubs.absolute(self.block_tower),
-            "vocab": self.vocab and hubs.absolute(self.vocab),
+            "sources": [absolute(path) for path in self.source],
+            "block_tower": self.block_tower and absolute(self.block_tower),
+            "vocab": self.vocab and absolute(self.vocab),
             "license": self.license,
         }
 

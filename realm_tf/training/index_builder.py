@@ -12,6 +12,7 @@ import sys
 import keras
 import numpy as np
 
+from realm_tf.artifacts.paths import absolute
 from realm_tf.models.precision import FLOAT32
 from realm_tf.models.precision import accelerator
 from realm_tf.retrieval.block_embedder import BlockEmbedder
@@ -104,10 +105,10 @@ def keep_index(
             # Its processor may be another one than the trainer's.
             is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
             build = ProcessBuilders(
-                os.path.abspath(stage.path(run_directory.EXCHANGE)),
+                absolute(stage.path(run_directory.EXCHANGE)),
                 {
-                    "model": os.path.abspath(model.directory),
-                    "blocks": os.path.abspath(blocks.directory),
+                    "model": absolute(model.directory),
+                    "blocks": absolute(blocks.directory),
                     "max_block_length": max_block_length,
                     "precision": FLOAT32 if is_float32 else "auto",
                 },

@@ -116,7 +116,7 @@ def _take(monkeypatch, command, arguments):
     """Runs a command to there: the pipeline, not yet run, and its options."""
     taken = []
 
-    def take(build, options, directory):
+    def take(build, options, directory, *_):
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
         taken.extend((pipeline, options))

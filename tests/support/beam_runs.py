@@ -25,9 +25,9 @@ def write_jsonl(path, rows) -> str:
     return str(path)
 
 
-def shard_bytes(directory) -> dict[str, bytes]:
+def shard_bytes(directory, pattern="*.arrow") -> dict[str, bytes]:
     """Name to content of the shards of a directory."""
-    paths = sorted(pathlib.Path(directory).glob("*.arrow"))
+    paths = sorted(pathlib.Path(directory).glob(pattern))
     return {path.name: path.read_bytes() for path in paths}
 
 
