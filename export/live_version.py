@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import time
 
 import numpy as np
 
@@ -37,6 +38,8 @@ from realm_tf.text.tokenizer import Tokenizer
 KIND = "brute_force"
 # Blocks embedded at once, and batches of them (our choice).
 _BATCH_SIZE, _BATCHES_AT_ONCE = 32, 2
+# A graph that no corpus was made with for so long is removed (our choice).
+_KEPT_SECONDS = 30 * 24 * 3600
 # Packages that decide a graph.
 _MAKERS = ("tensorflow", "tensorflow-text", "keras", "realm-tf")
 
@@ -51,7 +54,8 @@ def template(
     """The export of no blocks; traced if this machine has none.
 
     It is kept in `paths.cache_folder` under a digest of all that decides the
-    graph, and made again where a file is not as it was written.
+    graph, and made again where a file is not as it was written. One that was
+    not used for 30 days goes when another one is made.
 
     Args:
         model: `Model`.
@@ -75,29 +79,58 @@ def template(
         "made by": {n: importlib.metadata.version(n) for n in _MAKERS},
     }
     key = fingerprints.fingerprint(json.dumps(decides, sort_keys=True))
-    found = SavedModel(os.path.join(cache_folder(), "graphs", key))
-    if found.is_complete:
-        try:
-            card.read(found.path)
-            return found
-        except InputError:
+    folder = os.path.join(cache_folder(), "graphs")
+    found = SavedModel(os.path.join(folder, key))
+    if _is_whole(found):
+        return found
+    # Another process may be making it.
+    with artifact.locked(folder, wait=True):
+        if not _is_whole(found):
             remove(found.path)
+            _remove_unused(folder)
+            parents = {"model": model.fingerprint}
+            with artifact.write(
+                found.path,
+                kind=found.kind,
+                parameters=parameters,
+                parents=parents,
+            ) as stage:
+                _trace(stage, model, state, fields, wide, parents)
+    return found
+
+
+def _is_whole(version):
+    try:
+        return version.is_complete and bool(card.read(version.path))
+    except InputError:
+        return False
+
+
+def _remove_unused(folder):
+    """Removes graphs that no corpus was made with for a while."""
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        try:
+            used = os.stat(os.path.join(path, card.FILE))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if max(used.st_atime, used.st_mtime) < time.time() - _KEPT_SECONDS:
+            remove(path)
+
+
+def _trace(stage, model, state, fields, wide, parents):
     from realm_tf.export import tracing
 
-    parents = {"model": model.fingerprint}
-    with artifact.write(
-        found.path, kind=found.kind, parameters=parameters, parents=parents
-    ) as stage:
-        tracing.write_template(
-            stage,
-            model,
-            state,
-            kind=KIND,
-            fields=fields,
-            wide=wide,
-            parents=parents,
-        )
-    return SavedModel(found.path)
+    tracing.write_template(
+        stage,
+        model,
+        state,
+        kind=KIND,
+        fields=fields,
+        wide=wide,
+        parents=parents,
+    )
 
 
 def write(

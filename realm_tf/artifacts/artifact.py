@@ -258,20 +258,22 @@ def is_complete(directory: str) -> bool:
 
 
 @contextlib.contextmanager
-def locked(output: str):
+def locked(output: str, *, wait: bool = False):
     """Keeps other processes of this machine from writing one directory.
 
     The lock goes with the process, however that ends.
 
     Args:
         output: str. The directory, which need not be there.
+        wait: bool. Whether to wait for the process that has it. Defaults to
+            `False`.
 
     Raises:
         BeingWritten: if another process has it.
         InputError: if the lock cannot be made.
     """
     path = f"{output}.lock"
-    lock = filelock.FileLock(path, blocking=False)
+    lock = filelock.FileLock(path, blocking=wait)
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         lock.acquire()
