@@ -91,8 +91,10 @@ def own(*, model: str, output: str, calibration: str | None = None):
 
 def _run(operation):
     started = time.perf_counter()
-    counts = operation.run()
-    return {"seconds": round(time.perf_counter() - started, 1), **counts}
+    made = operation.run()
+    seconds = round(time.perf_counter() - started, 1)
+    counts = ("documents", "blocks", "blocks_embedded")
+    return {"seconds": seconds, **{name: made[name] for name in counts}}
 
 
 def _is_held(candidates, accepted):
@@ -150,7 +152,12 @@ def real(
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(path, copy)
         options = {"documents": f"{root}/documents", "calibration": calibration}
-        asked = [row for row in rows if row["file"].partition("/")[0] in parts]
+        asked = [
+            # Sources are called as their folders.
+            {**row, "file": f"documents/{row['file']}"}
+            for row in rows
+            if row["file"].partition("/")[0] in parts
+        ]
         told[name] = measure(asked, str(root), model=model, **options)
     print(table(told))
 

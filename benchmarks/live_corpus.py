@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,7 +21,6 @@ import grpc
 import load
 import numpy as np
 import tyro
-import workers
 from tensorflow_serving.apis import predict_pb2
 
 import realm_tf as realm
@@ -32,6 +32,12 @@ import handbook
 
 _PORT = ("--rest-port", "0")
 _WORD = "zyzzyva"
+_FEED = """
+import json, sys
+import realm_tf
+lines = open(sys.argv[2])
+realm_tf.Corpus(sys.argv[1]).update(map(json.loads, lines))
+"""
 _DEADLINE_SECONDS = 600
 _NUM_CLIENTS = 2
 _PAUSE_SECONDS = 0.25
@@ -40,9 +46,9 @@ _CHANGES_PER_LOOK = 5
 
 
 def update(*, corpus: str, num_changed: int = 100):
-    """Seconds until a running server answers from changed documents.
+    """Seconds until a running server answers from new documents.
 
-    A copy of the corpus is served. `realm corpus sync` changes some documents, and
+    A copy of the corpus is served. A feed brings some documents again, changed, and
     the time runs until a question about them finds the new text.
 
     Args:
@@ -57,17 +63,16 @@ def update(*, corpus: str, num_changed: int = 100):
         source = pathlib.Path(folder, "documents.jsonl")
         step = len(documents) // num_changed
         with source.open("w") as file:
-            for number, row in enumerate(documents):
-                is_changed = number % step == 0 and number // step < num_changed
+            for row in documents[::step][:num_changed]:
                 line = {name: row[name] for name in ("id", "title", "url")}
                 line |= {name: each[0] for name, each in row["fields"].items()}
-                line["text"] = f"{_WORD} " * is_changed + row["text"]
+                line["text"] = f"{_WORD} {row['text']}"
                 file.write(json.dumps(line) + "\n")
         with load.serve(copy.saved_model, *_PORT) as server:
             client = RealmClient(server.target)
             started = time.monotonic()
-            command = workers.start(
-                *("corpus", "sync", copy.path, "--documents", str(source))
+            command = subprocess.Popen(
+                [sys.executable, "-c", _FEED, copy.path, str(source)]
             )
             while not _is_found(client):
                 if time.monotonic() > started + _DEADLINE_SECONDS:
@@ -76,7 +81,7 @@ def update(*, corpus: str, num_changed: int = 100):
             seen = time.monotonic() - started
             _, status, usage = os.wait4(command.pid, 0)
         if status:
-            raise RuntimeError("`realm corpus sync` failed.")
+            raise RuntimeError("`Corpus.update` failed.")
         found = {
             "blocks": copy.state().num_blocks,
             "seconds until a server answers from it": round(seen, 1),
@@ -141,7 +146,7 @@ def under_load(
                 if started > end:
                     break
                 _change(documents, number)
-                realm.SyncCorpus(corpus=corpus.path).run()
+                realm.SyncCorpus(corpus=corpus.path, yes=True).run()
                 held[corpus.manifest().state] = _texts(corpus)
                 left = seconds_per_change - (time.monotonic() - started)
                 time.sleep(max(0.0, left))

@@ -28,6 +28,7 @@ import documents
 import tyro
 
 from realm_tf.articles import collecting
+from realm_tf.articles.sources import Source
 
 DEV = (
     *("ak-karga-tents", "larrungain-eraiki", "meltemia-cars"),
@@ -81,10 +82,11 @@ def measure(model, folder, names, output) -> dict:
         shutil.copytree(folder / name, copies / name, ignore=no_document)
     for path in copies.rglob("*.rst"):
         path.rename(f"{path}.txt")
-    rows, _, _ = collecting.collect([str(copies)])
+    found = collecting.collect(Source.of(str(copies)))
     with open(f"{root}/articles.jsonl", "w") as file:
-        for row in rows.values():
-            document = row["file"].replace(".rst.txt", ".rst")
+        for row in found.rows.values():
+            document = row["file"].removeprefix(f"{copies.name}/")
+            document = document.replace(".rst.txt", ".rst")
             owner, _, _ = document.partition("/")
             row.update(url=document, document=document, owner=owner)
             file.write(json.dumps(row) + "\n")

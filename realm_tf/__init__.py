@@ -48,6 +48,7 @@ _PUBLIC = {
         "CompactCorpus",
         "CorpusStatus",
     ),
+    "operations.corpus_sync": ("Corpus",),
     "operations.quickstart": ("Quickstart",),
     "operations.graph": ("Graph",),
     "artifacts.objects": (
@@ -63,7 +64,6 @@ _PUBLIC = {
         "SavedModel",
         "open_any",
     ),
-    "artifacts.live_corpus": ("LiveCorpus",),
     "artifacts.question_files": ("Questions",),
     "models.model_directory": ("load",),
     "answering.answerer": ("Answerer",),

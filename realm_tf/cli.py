@@ -87,8 +87,9 @@ def main(argv: list[str] | None = None) -> int:
             those of the process.
 
     Returns:
-        int, the exit status: 0 done, 1 a check failed, 2 bad input, 130
-        interrupted, 141 if the reader of standard output closed it.
+        int, the exit status: 0 done, 1 a check failed, 2 bad input, 3 files
+        of a corpus were not read, 4 a source of it was not, 130 interrupted,
+        141 if the reader of standard output closed it.
     """
     try:
         status = _main(sys.argv[1:] if argv is None else argv)

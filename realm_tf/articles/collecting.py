@@ -1,10 +1,13 @@
 """The documents of files and folders, as rows that `realm chunk` reads."""
 
 import collections
+import dataclasses
 import datetime
 import decimal
+import errno
 import os
 import reprlib
+import stat
 import sys
 import urllib.parse
 from collections.abc import Iterable
@@ -14,14 +17,18 @@ from realm_tf.articles import converted
 from realm_tf.articles import documents
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.articles import rows
 from realm_tf.articles.pages import Unreadable
 from realm_tf.articles.pages import valid_text
+from realm_tf.articles.sources import Source
 from realm_tf.articles.worker import Worker
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 # Whose ids begin with the path of the file.
 _DOCUMENTS = {each.name for each in (*documents.FORMATS, *converted.FORMATS)}
 _OF_FILES = _DOCUMENTS | {"csv"}
+_READ_BYTES = 1 << 20
 # Our choice: what recurs on fewer pages is no sign, more of the text is no menu,
 # and a title or a date may stand between what recurs.
 _LEAST_PAGES = 5
@@ -33,26 +40,48 @@ _WORKER = Worker()
 _SEPARATORS = frozenset(";|")
 
 
-def collect(
-    paths: Iterable[str],
-    *,
-    base_url: str | None = None,
-    fields: tuple[str, ...] = (),
-) -> tuple[dict[str, dict], collections.Counter, dict[str, str]]:
-    """All articles of some files and folders.
-
-    Of a folder all files are read that have a known format, at any depth; those
-    whose names begin with a dot are passed over, and those that cannot be read
-    are named, whatever is wrong with them. Links out of a folder, devices and
-    pipes are not read. The id of a document is its path below the folder (of several,
-    below the one that holds them; of a file, its name), a "#" and the headings
-    of its section, or the first cell of a row; rows with an id and dumps bring
-    their own.
+@dataclasses.dataclass
+class Collected:
+    """What a source holds.
 
     Args:
-        paths: iterable of str. Files, folders or globs.
-        base_url: str. What comes before that path in a document's URL. Defaults
-            to `None`: nothing.
+        rows: dict. Id to a dict of `id`, `title`, `text`, `url`, `file` (label
+            and path), `document` (its id: the file, or in a table or dump the
+            row) and `fields` (name to list of str, see `fields_of`).
+        mounts: list of str. See `Source`.
+        unread: dict. File to the reason, of those that cannot be read.
+        empty: dict. The same of files without text.
+        dropped: Counter. Reasons of records that are no documents.
+    """
+
+    rows: dict[str, dict]
+    mounts: list[str]
+    unread: dict[str, str] = dataclasses.field(default_factory=dict)
+    empty: dict[str, str] = dataclasses.field(default_factory=dict)
+    dropped: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter
+    )
+
+
+def collect(
+    source: Source,
+    *,
+    without: str | None = None,
+    base_url: str | None = None,
+    fields: tuple[str, ...] = (),
+) -> Collected:
+    """All articles of a source.
+
+    All files are read that have a known format; what is wrong with the others is
+    said of each. Links out of a folder, devices and pipes are not read. The id
+    of an article is the label of its source, its path below it, a "#" and the
+    headings of its section, its own id, or the first cell of a row.
+
+    Args:
+        source: `Source`.
+        without: str. See `Source.find`. Defaults to `None`.
+        base_url: str. What comes before the path below the source in a URL.
+            Defaults to `None`: the label.
         fields: tuple of str. Names of what a search can filter by: keys of
             JSONL (or of its `fields`), columns of CSV and Parquet (single
             values and lists of text), of Markdown's front matter, `<meta>` of
@@ -60,30 +89,36 @@ def collect(
             `()`.
 
     Returns:
-        `(rows, counts, unread)`: dict of id to a dict of `id`, `title`, `text`,
-        `url`, `file` (its path) and `fields` (name to list of str, see
-        `fields_of`); Counter of `files`, `files_of_no_known_format`,
-        `files_without_text`, and pages that were dropped; dict of `file` to the
-        reason, of those that cannot be read.
+        `Collected`.
 
     Raises:
-        InputError: if a path matches nothing, the only file that was named
-            cannot be read, or two documents have one id.
+        OSError: if any file or folder cannot be read.
     """
-    counts, unread = collections.Counter(), {}
-    rows, places = {}, {}
-    for page, row in _rows(_files(paths), base_url, fields, counts, unread):
-        other = rows.setdefault(page.article_id, row)
-        if {**other, "file": row["file"]} != row:
-            raise InputError(
-                f"{places[page.article_id]} and {page.place} have one id, "
-                f"{page.article_id!r}, and different contents: give "
-                "each its own, or leave one of the files out."
-            )
-        places[page.article_id] = page.place
-    if num_empty := _drop_recurring(rows):
-        counts["dropped_empty"] += num_empty
-    return dict(sorted(rows.items())), counts, unread
+    paths, mounts = source.find(without)
+    found, seen = Collected({}, mounts), set()
+    for path in paths:
+        file = source.name_of(path)
+        # Names that differ in the form of a character.
+        while file in seen:
+            file += "~2"
+        seen.add(file)
+        try:
+            _check_readable(path, source)
+            read, dropped = _rows(path, file, source, base_url, fields, found)
+        # Whatever a reader raises, the other files are read.
+        except Exception as error:
+            if isinstance(error, OSError | MemoryError):
+                raise
+            found.unread[file] = _reason(error, path)
+            continue
+        if not read and file not in found.unread and set(dropped) <= {"empty"}:
+            found.empty[file] = "it has no text"
+        found.dropped += dropped
+        found.rows.update(read)
+    if num_empty := _drop_recurring(found.rows):
+        found.dropped["empty"] += num_empty
+    found.rows = dict(sorted(found.rows.items()))
+    return found
 
 
 def _drop_recurring(rows):
@@ -134,90 +169,132 @@ def _at_edge(lines, common):
     return found
 
 
-def _rows(files, base_url, fields, counts, unread):
-    """Yields each page that has text, and its row."""
-    source, texts = None, {}
-    for root, path, is_named in files:
-        found, below = [], _below(path, root)
-        before = counts.total()
-        try:
-            format = _format_of(path, root)
-            counts["files"] += 1
-            before = counts.total()
-            for page, file in _read(path, root, format, base_url):
-                if page.dropped == documents.UNREADABLE:
-                    unread[below] = page.text
-                if row := _row(page, file, format, counts, unread):
-                    # The sections of a document share fields and warnings.
-                    if page.fields is not source:
-                        source = page.fields
-                        texts = fields_of(source, fields, page.place)
-                    row["fields"] = texts
-                    found.append((page, row))
-        # Whatever a reader raises, the other files are read.
-        except Exception as error:
-            if isinstance(error, MemoryError):
-                raise
-            # A sync keeps the documents that it had: it may be written again.
-            unread[below] = reason = pages.reason_of(error)
-            if is_named and len(files) == 1:
-                raise InputError(reason) from error
-            kind = f"dropped_{documents.UNREADABLE}"
-            if isinstance(error, readers.UnknownFormat):
-                kind = "files_of_no_known_format"
-                extension = pages.extension_of(path)
-                unread[below] = reason = (
-                    f"files of .{extension} are not read"
-                    if extension
-                    else "neither extension nor content is of a known format"
-                )
-            counts[kind] += 1
-            print(
-                f"warning: {path} is left out: {reason}",
-                file=sys.stderr,
-            )
-            continue
-        if not found and counts.total() == before:
-            print(f"warning: {path} has no text.", file=sys.stderr)
-            counts["files_without_text"] += 1
-        yield from found
-
-
-def _format_of(path, root):
-    """The format of a file, unless it is a link to one outside a folder."""
-    if root and not os.path.realpath(path).startswith(
-        os.path.join(os.path.realpath(root), "")
-    ):
+def _check_readable(path, source):
+    """Tells what a disk does not give from what cannot be understood."""
+    if not source.holds(path):
         raise Unreadable(
             "it is a link out of the folder: name its target to read it"
         )
-    return readers.detect_format(path)
+    if is_remote(path):
+        return
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Unreadable("it is a link to itself") from error
+        raise
+    if not is_file:
+        raise Unreadable("it is no regular file, but a device, pipe or folder")
+    with open(path, "rb", buffering=0) as file:
+        while file.read(_READ_BYTES):
+            pass
 
 
-def _row(page, file, format, counts, unread):
-    """A page as a row, or `None` if it is none, which is counted."""
+def _reason(error, path):
+    if isinstance(error, readers.UnknownFormat):
+        extension = pages.extension_of(path)
+        if extension:
+            return f"files of .{extension} are not read"
+        return "neither extension nor content is of a known format"
+    return pages.reason_of(error)
+
+
+def _rows(path, file, source, base_url, fields, found):
+    """(id to the row of each page of a file that has text, reasons of others)."""
+    format = readers.detect_format(path)
+    found_rows, places, values, texts = {}, {}, None, {}
+    dropped = collections.Counter()
+    for page in _read(path, format, base_url):
+        try:
+            row, reason = _row(page, format)
+        except Unreadable as error:
+            found.unread[file] = str(error)
+            continue
+        if row is None:
+            dropped[reason] += 1
+            continue
+        # The sections of a document share fields and warnings.
+        if page.fields is not values:
+            values = page.fields
+            texts = fields_of(values, fields, page.place)
+        _name(row, path, file, source, base_url)
+        row.update(
+            file=file,
+            document=file if format in _DOCUMENTS else row["id"],
+            fields=texts,
+        )
+        if found_rows.setdefault(row["id"], row) != row:
+            raise Unreadable(
+                f"{places[row['id']]} and {page.place} have one id and different "
+                "contents: give each its own"
+            )
+        places[row["id"]] = page.place
+    return found_rows, dropped
+
+
+def _name(row, path, file, source, base_url):
+    """Gives a row its id in the corpus, and its URL."""
+    key, (url, mark, anchor) = row["id"], row["url"].partition("#")
+    prefix = f"{pages.valid_text(path)}#"
+    if key.startswith(prefix):
+        key, url = key.removeprefix(prefix), file
+        if base_url:
+            below = urllib.parse.quote(path[len(source.root) :].strip("/"))
+            url = f"{base_url.rstrip('/')}/{below}"
+        row["url"] = url + mark + anchor
+    elif not base_url and row["url"] == pages.page_url(".", row["title"]):
+        # It has none of its own.
+        row["url"] = ""
+    row["id"] = f"{file}#{key}" if key else file
+
+
+def _row(page, format):
+    """(a page as a row, `""`), or (`None`, why it is none)."""
+    if page.dropped == documents.UNREADABLE:
+        raise Unreadable(page.text)
     reason = readers.drop_reason(
         page, format=format, keep_all_titles=format != readers.MEDIAWIKI
     )
-    text = ""
-    if not reason:
-        try:
-            text = _text_of(page, format)
-        except Unreadable as error:
-            reason = documents.UNREADABLE
-            unread[file] = str(error)
-            print(
-                f"warning: {page.place} is left out: {error}", file=sys.stderr
-            )
+    text = "" if reason else _text_of(page, format)
     if not text:
-        counts[f"dropped_{reason or 'empty'}"] += 1
-        return None
-    return {
+        return None, reason or "empty"
+    row = {
         "id": page.article_id,
         "title": page.title,
         "text": text,
         "url": page.url,
-        "file": file,
+    }
+    return row, ""
+
+
+def row_of(
+    record: Mapping, label: str, fields: tuple[str, ...], place: str
+) -> dict:
+    """A record of a feed as a row, as of `collect`.
+
+    Args:
+        record: mapping. `id`, `title`, `text` and, if it has them, `url` and
+            fields.
+        label: str. Of the feed.
+        fields: tuple of str. See `collect`.
+        place: str. Of the record, for messages.
+
+    Raises:
+        InputError: if it lacks one of these, or has no text.
+    """
+    page = rows.to_page(dict(record), 1, place)
+    row, reason = _row(page, "jsonl")
+    if row is None:
+        raise InputError(
+            f"{place}: {reason.replace('_', ' ')}: expected `id`, `title` and "
+            "`text`, each a string that is not empty."
+        )
+    row = {name: valid_text(text) for name, text in row.items()}
+    row["id"] = row["document"] = f"{label}#{row['id']}"
+    return {
+        **row,
+        "file": label,
+        "fields": fields_of(page.fields, fields, place),
     }
 
 
@@ -229,55 +306,11 @@ def _text_of(page, format):
     ).text
 
 
-def _files(paths):
-    """(folder or `None`, file, whether it was named) of each, once, sorted."""
-    folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
-    root = os.path.commonpath(folders) if folders else None
-    found = {}
-    for top in folders:
-        for folder, below, names in os.walk(top):
-            below[:] = [each for each in below if each[0] != "."]
-            for name in names:
-                if name[0] != ".":
-                    found[os.path.join(folder, name)] = root, False
-    named = [path for path in paths if not os.path.isdir(path)]
-    for path in pages.find_files(named) if named else ():
-        found[path] = None, True
-    return sorted(
-        (root or "", path, is_named) for path, (root, is_named) in found.items()
-    )
-
-
-def _below(path, root):
-    return os.path.relpath(path, root) if root else os.path.basename(path)
-
-
-def _read(path, root, format, base_url):
-    """Yields each page, and the file that it is in."""
-    below = _below(path, root)
-    if format not in _OF_FILES:
-        for page in readers.read_pages(path, format=format, base_url=base_url):
-            yield page, below
-        return
+def _read(path, format, base_url):
     read = _read_document if format in _DOCUMENTS else readers.read_pages
-    folder = urllib.parse.quote(os.path.dirname(below))
-    base = "/".join(filter(None, ((base_url or "").rstrip("/"), folder)))
-    for page in read(
-        # Something, or a page would have no URL.
-        path,
-        format=format,
-        base_url=base or ".",
-    ):
-        of_file = page.article_id.startswith(f"{path}#")
-        if of_file:
-            page.article_id = below + page.article_id.removeprefix(path)
-        if not base_url and of_file:
-            # The path of its file.
-            page.url = urllib.parse.unquote(page.url.removeprefix("./"))
-        elif page.url == pages.page_url(base or ".", page.title):
-            # It has none of its own.
-            page.url = pages.page_url(base_url, page.title) if base_url else ""
-        yield page, below
+    # Something, or a page would have no URL.
+    base_url = base_url or ("." if format in _OF_FILES else None)
+    return read(path, format=format, base_url=base_url)
 
 
 def _read_document(path, **options):

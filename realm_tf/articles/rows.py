@@ -83,10 +83,10 @@ def _read_json(file, path, _):
                 f"{place}: broken JSON ({error}): expected "
                 '{"id": ..., "title": ..., "text": ...} on one line.'
             ) from error
-        yield _to_page(row, number, place)
+        yield to_page(row, number, place)
 
 
-def _to_page(row, number: int, place: str) -> Page:
+def to_page(row, number: int, place: str) -> Page:
     """A row as `Page`; what lacks a field is dropped.
 
     Args:
@@ -222,7 +222,7 @@ def _csv_pages(lines, headers, path, base_url):
         place = f"{path}:row {number}"
         if are_articles:
             row = dict(zip(headers, cells, strict=False))
-            page = _to_page(row, number, place)
+            page = to_page(row, number, place)
             if any(cells[len(headers) :]):
                 page.dropped = "bad_record_columns"
             yield page
@@ -261,7 +261,7 @@ def _read_parquet(file, path, _):
         for batch in table.iter_batches(columns=read):
             for row in _as_python(batch, path):
                 number += 1
-                yield _to_page(row, number, f"{path}:row {number}")
+                yield to_page(row, number, f"{path}:row {number}")
     except pyarrow.ArrowException as error:
         raise InputError(
             f"{path} is no whole Parquet file ({error}): fetch it again."

@@ -1,9 +1,9 @@
 """A corpus that changes: documents, and all that answers from them.
 
     corpus.json             the current state: which documents of which segments,
-                            and how states are made
+                            their sources, and how states are made
     segments/000001/        documents that one change added, and never changed:
-      documents.jsonl       id, title, text, url, fields, file
+      documents.jsonl       id, title, text, url, fields, file, document
       blocks, embeddings
       block_ids.npy         the id of each block in answers
     saved_model/2/          the export of a state, for a server
@@ -23,10 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from realm_tf.articles.sources import Source
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
@@ -40,33 +42,38 @@ _SEGMENTS = "segments"
 _SAVED_MODEL = "saved_model"
 
 
-class Document(NamedTuple):
-    """A document without its text.
+class Article(NamedTuple):
+    """A row of `collecting.collect` without its text.
 
     Args:
         id: str.
-        file: str. As `collecting.collect` says.
+        file: str. Label of its source and path below it.
+        document: str. Id of what its source adds, changes and removes.
         fields: dict of str to list of str.
-        digest: str. Of the row; with the file only if the id begins with it,
-            because other documents may move to another file.
+        digest: str. Of the row.
     """
 
     id: str
     file: str
+    document: str
     fields: dict
     digest: str
 
     @classmethod
-    def of(cls, row: dict) -> "Document":
-        """The document of a row of `collecting.collect`."""
-        is_section = row["file"] and row["id"].startswith(f"{row['file']}#")
-        content = {**row, "file": row["file"] if is_section else ""}
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-        return cls(row["id"], row["file"], row["fields"], digest.hexdigest())
+    def of(cls, row: dict) -> "Article":
+        """The article of a row."""
+        digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode())
+        parts = (row[each] for each in ("id", "file", "document", "fields"))
+        return cls(*parts, digest.hexdigest())
+
+    @property
+    def source(self) -> str:
+        """The label of its source."""
+        return self.file.partition("/")[0]
 
 
 class Segment:
-    """Documents that were added at once, with their blocks and embeddings.
+    """Articles that were added at once, with their blocks and embeddings.
 
     Args:
         folder: str.
@@ -88,27 +95,27 @@ class Segment:
 
     @property
     def documents_path(self) -> str:
-        """JSONL of the documents."""
+        """JSONL of the articles."""
         return self._path(_DOCUMENTS)
 
     @functools.cached_property
-    def documents(self) -> list[Document]:
-        """Its documents, in the order of their rows."""
-        return list(map(Document.of, self.rows()))
+    def articles(self) -> list[Article]:
+        """Its articles, in the order of their rows."""
+        return list(map(Article.of, self.rows()))
 
     def rows(self) -> Iterator[dict]:
-        """A row of each document, as of `collecting.collect`."""
+        """Its rows, as of `collecting.collect`."""
         with Path(self.documents_path).open("r") as file:
             yield from map(json.loads, file)
 
     def is_of(self, rows: dict[str, dict]) -> bool:
-        """Whether it is of these documents."""
+        """Whether it is of these articles."""
         return os.path.exists(self.documents_path) and (
-            self.documents == list(map(Document.of, rows.values()))
+            self.articles == list(map(Article.of, rows.values()))
         )
 
     def write(self, rows: dict[str, dict]) -> None:
-        """Writes the documents."""
+        """Writes the articles."""
         os.makedirs(self.folder, exist_ok=True)
         lines = (json.dumps(row, ensure_ascii=False) for row in rows.values())
         write_text(self.documents_path, "".join(f"{line}\n" for line in lines))
@@ -133,7 +140,7 @@ class Segment:
 
     @functools.cached_property
     def owners(self) -> list[str]:
-        """The id of the document of each block."""
+        """The id of the article of each block."""
         return self.blocks.table["article_id"].to_pylist()
 
 
@@ -141,23 +148,23 @@ class State:
     """What of some segments is there, as one corpus.
 
     Args:
-        segments: list of `(Segment, ids of documents that are not there)`.
+        segments: list of `(Segment, ids of articles that are not there)`.
     """
 
     def __init__(self, segments: list[tuple[Segment, frozenset[str]]]):
         self.segments = segments
 
-    def documents(self) -> dict[str, Document]:
-        """Id to each document."""
+    def articles(self) -> dict[str, Article]:
+        """Id to each article."""
         return {
             each.id: each
             for segment, removed in self.segments
-            for each in segment.documents
+            for each in segment.articles
             if each.id not in removed
         }
 
     def rows(self) -> dict[str, dict]:
-        """Id to the row of each document, as of `collecting.collect`."""
+        """Id to the row of each article, as of `collecting.collect`."""
         return {
             row["id"]: row
             for segment, removed in self.segments
@@ -210,16 +217,17 @@ class State:
         """float32 array `(num_blocks, embedding_dim)`."""
         return self._columns(lambda segment: segment.embeddings.read())
 
-    def fields(self) -> list[dict]:
-        """Of each block, the fields of its document."""
-        fields = {name: e.fields for name, e in self.documents().items()}
+    def owners(self) -> list[str]:
+        """The id of the article of each block."""
+        parts = zip(self.segments, self._rows, strict=True)
         return [
-            fields[segment.owners[row]]
-            for (segment, _), rows in zip(
-                self.segments, self._rows, strict=True
-            )
-            for row in rows
+            segment.owners[row] for (segment, _), rows in parts for row in rows
         ]
+
+    def fields(self) -> list[dict]:
+        """Of each block, the fields of its article."""
+        fields = {name: e.fields for name, e in self.articles().items()}
+        return [fields[owner] for owner in self.owners()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,14 +237,16 @@ class Manifest:
     Args:
         state: int. Number of the current state, and of its export.
         settings: dict. Fields of `CreateCorpus`.
+        sources: list of `Source`.
         counts: dict. Of documents and blocks.
-        segments: list of dicts: `name`, and `removed`, the ids of its documents
+        segments: list of dicts: `name`, and `removed`, the ids of its articles
             that are no longer there.
         next_id: int. What the next new block is called.
     """
 
     state: int
     settings: dict
+    sources: list[Source]
     counts: dict
     segments: list[dict]
     next_id: int
@@ -263,19 +273,47 @@ class LiveCorpus:
         """The current state.
 
         Raises:
-            InputError: if the directory is no corpus.
+            InputError: if the directory is no corpus, or one of an earlier
+                version.
         """
         path = os.path.join(self.path, _MANIFEST)
         try:
-            return Manifest(**json.loads(Path(path).read_text()))
+            found = json.loads(Path(path).read_text())
+            if "sources" in found:
+                sources = [Source(**each) for each in found.pop("sources")]
+                return Manifest(**found, sources=sources)
+            before = found["settings"]
         except (OSError, ValueError, TypeError) as error:
             raise InputError(
                 f"{self.path} is no corpus ({path} cannot be read: {error!r}): "
                 "make one with `realm corpus create`."
             ) from error
+        raise InputError(
+            f"{self.path} is a corpus of an earlier version of realm: make it "
+            f"again with `realm corpus create NEW --model {before['model']} "
+            f"--documents {' '.join(before['documents'])}`."
+        )
+
+    def model(self, settings: dict) -> Model:
+        """The model that a corpus was made with, also where both have moved.
+
+        Raises:
+            InputError: if it is not there, or another one now.
+        """
+        beside = os.path.join(self.path, settings["model_from_corpus"])
+        for path in (settings["model"], beside):
+            model = Model(path)
+            if model.is_complete and (
+                model.fingerprint == settings["model_fingerprint"]
+            ):
+                return model
+        raise InputError(
+            f"{settings['model']} is not the model that {self} was made with: "
+            "put that back, or make another corpus with `realm corpus create`."
+        )
 
     def state(self, manifest: Manifest | None = None) -> State:
-        """The documents of a state, the current one by default."""
+        """The articles of a state, the current one by default."""
         manifest = manifest or self.manifest()
         return State(
             [
@@ -301,9 +339,9 @@ class LiveCorpus:
         return SavedModel(os.path.join(self.saved_model, str(number)))
 
     def new_segment(self, rows: dict[str, dict], manifest: Manifest) -> Segment:
-        """A segment of these documents, in the making.
+        """A segment of these articles, in the making.
 
-        One that was killed goes on, if it was of the same documents.
+        One that was killed goes on, if it was of the same articles.
 
         Args:
             rows: dict. Id to the row of each, as of `collecting.collect`.

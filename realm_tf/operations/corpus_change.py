@@ -12,7 +12,6 @@ from realm_tf.answering.calibration import lexical_weight_of
 from realm_tf.answering.corpus import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.live_corpus import State
-from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
@@ -27,25 +26,25 @@ _MOST_OF_NO_USE = 0.2
 _MOST_SEGMENTS = 32
 
 
-def change(corpus, manifest, new, *, gone, counts):
+def change(corpus, manifest, new, *, gone):
     """Makes the state after a change, and then current.
 
     Args:
         corpus: `LiveCorpus`.
-        manifest: `Manifest` before.
-        new: dict. Id to the row of each document that is added or has changed.
-        gone: set of str. Ids of documents that have changed or are removed.
-        counts: dict. What was counted when they were read.
+        manifest: `Manifest` before, with the sources of the new state.
+        new: dict. Id to the row of each article that is added or has changed.
+        gone: set of str. Ids of articles that have changed or are removed.
 
     Returns:
-        dict, the counts of the state.
+        `Manifest` of the state.
 
     Raises:
-        InputError: if the model has changed, documents cannot be cut, or no
+        InputError: if the model has changed, articles cannot be cut, or no
             graph is kept and Keras runs on another backend than TensorFlow.
     """
     settings = manifest.settings
-    _check(corpus, settings)
+    # Before anything else.
+    corpus.model(settings)
     manifest = dataclasses.replace(
         manifest, segments=_without(corpus, manifest.segments, gone)
     )
@@ -53,16 +52,15 @@ def change(corpus, manifest, new, *, gone, counts):
     if new:
         manifest, num_new = _with_segment(corpus, manifest, new)
     state, number = corpus.state(manifest), corpus.new_number()
-    documents = state.documents()
+    articles = state.articles().values()
     for field in settings["fields"]:
-        if not any(field in each.fields for each in documents.values()):
+        if not any(field in each.fields for each in articles):
             print(f"warning: no document has {field}", file=sys.stderr)
     _export(corpus, state, manifest, number)
     counts = {
-        "documents": len(documents),
+        "documents": len({each.document for each in articles}),
         "blocks": state.num_blocks,
         "blocks_embedded": num_new,
-        **counts,
     }
     manifest = dataclasses.replace(manifest, state=number, counts=counts)
     corpus.write(manifest)
@@ -72,18 +70,8 @@ def change(corpus, manifest, new, *, gone, counts):
         of_no_use > _MOST_OF_NO_USE * state.num_on_disk
         or len(manifest.segments) > _MOST_SEGMENTS
     ):
-        compact(corpus, manifest)
-    return counts
-
-
-def _check(corpus, settings):
-    """Refuses to go on with another model."""
-    model = Model(settings["model"])
-    if model.fingerprint != settings["model_fingerprint"]:
-        raise InputError(
-            f"{model} is another model than the one that {corpus} was made with: "
-            "make a corpus of it with `realm corpus create`."
-        )
+        return compact(corpus, manifest)
+    return manifest
 
 
 def _without(corpus, segments, gone):
@@ -93,8 +81,8 @@ def _without(corpus, segments, gone):
             **each,
             "removed": sorted(
                 gone.intersection(
-                    document.id
-                    for document in corpus.segment(each["name"]).documents
+                    article.id
+                    for article in corpus.segment(each["name"]).articles
                 ).union(each["removed"])
             ),
         }
@@ -103,10 +91,10 @@ def _without(corpus, segments, gone):
 
 
 def _with_segment(corpus, manifest, new):
-    """`(manifest, num_blocks)` with a segment of these documents, and its."""
+    """`(manifest, num_blocks)` with a segment of these articles, and its."""
     segment, settings = corpus.new_segment(new, manifest), manifest.settings
     chunking, embedding = (
-        each(segment, settings) for each in (_chunking, _embedding)
+        each(corpus, segment, settings) for each in (_chunking, _embedding)
     )
 
     def embed():
@@ -146,13 +134,12 @@ def _make(operation, run) -> bool:
     return True
 
 
-def _chunking(segment, settings):
-    model = Model(settings["model"])
+def _chunking(corpus, segment, settings):
     return Chunk(
         input=(segment.documents_path,),
         format="jsonl",
         keep_all_titles=True,
-        vocab=model.vocabulary,
+        vocab=corpus.model(settings).vocabulary,
         max_block_length=settings["max_block_length"],
         # Lists and tables may have no end of a sentence.
         cut_sentences=True,
@@ -160,9 +147,9 @@ def _chunking(segment, settings):
     )
 
 
-def _embedding(segment, settings):
+def _embedding(corpus, segment, settings):
     return Embed(
-        model=settings["model"],
+        model=corpus.model(settings),
         blocks=segment.blocks,
         output=segment.embeddings.path,
         precision=settings["precision"],
@@ -173,7 +160,7 @@ def _export(corpus, state, manifest, number):
     """Writes the SavedModel of a state."""
     print(f"saved_model/{number}", flush=True)
     settings = manifest.settings
-    model, fields = Model(settings["model"]), settings["fields"]
+    model, fields = corpus.model(settings), settings["fields"]
     parents = {"model": model.fingerprint}
     write = functools.partial(
         artifact.write,
@@ -216,7 +203,7 @@ def _graph(corpus, manifest, state):
 
 def _template(corpus, manifest, state, **options):
     return live_version.template(
-        Model(manifest.settings["model"]),
+        corpus.model(manifest.settings),
         state,
         parameters=_parameters(corpus, manifest),
         fields=manifest.settings["fields"],
@@ -245,11 +232,15 @@ def _parameters(corpus, manifest):
 
 
 def compact(corpus, manifest):
-    """Makes one segment of all, which says and is called the same."""
+    """Makes one segment of all, which says and is called the same.
+
+    Returns:
+        `Manifest` of it.
+    """
     state, settings = corpus.state(manifest), manifest.settings
     records, embeddings = state.records(), state.embeddings()
     segment = corpus.new_segment(state.rows(), manifest)
-    chunking = _chunking(segment, settings)
+    chunking = _chunking(corpus, segment, settings)
     _make(chunking, chunking.run)
     found = segment.blocks.records
     if found.texts[:] != records.texts[:] or not np.array_equal(
@@ -259,7 +250,7 @@ def compact(corpus, manifest):
             f"{corpus} was made by a version of realm that cuts documents into "
             "other blocks: make it again with `realm corpus create`."
         )
-    operation = _embedding(segment, settings)
+    operation = _embedding(corpus, segment, settings)
     if not segment.embeddings.is_complete:
         operation.write_rows(embeddings)
     segment.finish(state.block_ids())
@@ -268,3 +259,4 @@ def compact(corpus, manifest):
     )
     corpus.write(manifest)
     corpus.clean(manifest)
+    return manifest

@@ -2,52 +2,77 @@
 
 import contextlib
 import dataclasses
+import datetime
 import os
+import time
+from collections import Counter
+from typing import Annotated
 from typing import Literal
 
 import tyro
 
-from realm_tf.articles import collecting
+from realm_tf.articles.sources import FEED
 from realm_tf.artifacts.artifact import locked
-from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.models.precision import resolve_for_graphs
+from realm_tf.operations import corpus_sync
 from realm_tf.operations.operation import Operation
 
-# Of the changes that are listed, each kind.
-_NUM_SHOWN = 5
+# Exit statuses.
+UNREAD_FILES = 3
+UNREADABLE_SOURCE = 4
+_CORPUS = tyro.conf.arg(metavar="CORPUS")
+_Corpus = Annotated[tyro.conf.Positional[str], _CORPUS]
+
+
+class _Change(Operation):
+    """What reads sources: its report and status say what is missing."""
+
+    def report(self, result: dict) -> str:
+        return "\n".join([_of_counts(result), *_of_sources(result)])
+
+    def status(self, result: dict) -> int:
+        """3 if files were not read, 4 if a source could not be read."""
+        if any(each["error"] for each in result["sources"]):
+            return UNREADABLE_SOURCE
+        is_whole = not any(each["unread"] for each in result["sources"])
+        return 0 if is_whole else UNREAD_FILES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CreateCorpus(Operation):
+class CreateCorpus(_Change):
     """Makes a corpus of your documents that answers questions and can change.
 
-      realm corpus create --documents handbook/ --output corpus
+      realm corpus create corpus --documents handbook/
       realm ask --saved-model corpus/saved_model "how many days of leave are there"
       realm corpus sync corpus                   after something has changed
 
     Nothing is trained: MODEL has learned to read from other texts. Documents
-    are files, folders or globs of Markdown, HTML, PDF, plain text, CSV,
-    Parquet, JSONL with "id", "title" and "text", or dumps of a wiki. Every
-    section of a document is found, read and shown under its headings.
+    are files of Markdown, HTML, PDF, plain text, CSV, Parquet, JSONL with "id",
+    "title" and "text", or dumps of a wiki. Every section of a document is
+    found, read and shown under its headings.
 
-      realm corpus create --documents handbook/ --output corpus --fields tags date
+      realm corpus create corpus --documents handbook/ --fields tags date
       realm ask --saved-model corpus/saved_model --filter "tags=hr" "..."
 
     asks documents alone whose front matter, meta elements, columns or keys say
-    so.
+    so. The exit status is 3 if some files were not read, 4 if a source was not.
     """
 
     command = "corpus create"
 
-    documents: tuple[str, ...]
-    """files, folders or globs"""
-    output: str
+    output: _Corpus
     """the corpus to make"""
+    documents: tuple[str, ...]
+    """its sources: files, folders or globs"""
+    exclude: tuple[str, ...] = ()
+    """what is no document of them: patterns as in .gitignore"""
+    all: bool = False
+    """also hidden files, and what .gitignore names"""
     model: Model = Model("quickstart-output/model")
     """a fine-tuned model; that of `realm quickstart` is for trying out"""
     calibration: Evaluation | None = None
@@ -76,18 +101,17 @@ class CreateCorpus(Operation):
         """Makes the first state.
 
         Returns:
-            dict, the counts of the state: `documents`, `blocks`, ...
+            dict, as of `CorpusStatus`.
 
         Raises:
             InputError: if there is a corpus already, or no document.
         """
         from realm_tf.answering.calibration import for_model
-        from realm_tf.operations import corpus_change
 
         if self.result.exists:
             raise InputError(
                 f"{self.output} is a corpus already: change it with `realm "
-                "corpus sync`, or choose another --output."
+                "corpus sync`, or choose another directory."
             )
         if not self.model.is_complete:
             raise InputError(
@@ -99,35 +123,36 @@ class CreateCorpus(Operation):
                 "--kind scann cannot leave blocks out of a search, so that "
                 "--fields would be of no use: expected brute_force or ivf."
             )
+        of_sources = ("output", "documents", "exclude", "all")
         settings = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "output"
+            if field.name not in of_sources
         }
         fitted = for_model(self.calibration, self.model, self.retriever)
+        model = os.path.abspath(self.model.directory)
         settings.update(
-            model=os.path.abspath(self.model.directory),
+            model=model,
+            model_from_corpus=os.path.relpath(model, self.output),
             model_fingerprint=self.model.fingerprint,
             # Of all documents, whatever machine adds them.
             precision=resolve_for_graphs(),
-            documents=[os.path.abspath(path) for path in self.documents],
             # The evaluation may go.
             calibration=fitted and dataclasses.asdict(fitted),
         )
-        rows, counts, _ = collecting.collect(
-            self.documents, base_url=self.base_url, fields=self.fields
+        sources = corpus_sync.with_paths(
+            [], self.documents, exclude=list(self.exclude), all=self.all
         )
-        if not rows:
-            raise _nothing_left(settings, counts)
+        empty = Manifest(0, settings, sources, {}, [], 0)
+        changes = corpus_sync.compare(self.result, empty)
+        if not changes.after:
+            raise corpus_sync.nothing_left(changes.manifest.sources)
         with locked(os.path.join(self.output, "corpus")):
-            start = Manifest(0, settings, {}, [], 0)
-            return corpus_change.change(
-                self.result, start, rows, gone=set(), counts=counts
-            )
+            return summary(self.result, changes.apply(self.result))
 
     def report(self, result: dict) -> str:
         return (
-            f"{_of_counts(result)}\n\nGo on with:\n"
+            f"{super().report(result)}\n\nGo on with:\n"
             f'  realm ask --saved-model {self.result.saved_model} "..."\n'
             f"  realm serve --saved-model {self.result.saved_model}\n"
             f"  realm corpus sync {self.output}"
@@ -135,23 +160,37 @@ class CreateCorpus(Operation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SyncCorpus(Operation):
-    """Makes a corpus equal to its documents as they are now.
+class SyncCorpus(_Change):
+    """Makes a corpus equal to its sources as they are now.
 
     The command prints what was added, changed and removed before it makes the
     next state. A server of CORPUS/saved_model takes the new state by itself,
-    without a failed request. A file that cannot be read at the moment keeps its
-    sections and rows (a row belongs to the file that it was first in).
+    without a failed request. A source of which anything cannot be read keeps
+    all its documents, and a file that cannot be understood keeps its own. The
+    exit status is then 4 or 3. More than a fifth of the documents of a source
+    are removed only if you say so.
     """
 
     command = "corpus sync"
 
-    corpus: tyro.conf.Positional[str]
+    corpus: _Corpus
     """directory of `realm corpus create`"""
+    add: tuple[str, ...] = ()
+    """more sources: files, folders or globs"""
+    drop: tuple[str, ...] = ()
+    """labels of sources that are removed with all their documents"""
+    exclude: tuple[str, ...] = ()
+    """what is no document: patterns as in .gitignore, kept with the sources of
+    --add, without --add with all"""
+    all: bool = False
+    """also hidden files, and what .gitignore names, in the same sources"""
     dry_run: bool = False
     """print what would change, and change nothing"""
-    documents: tuple[str, ...] = ()
-    """files, folders or globs (if not given: those of `realm corpus create`)"""
+    yes: bool = False
+    """remove more than a fifth of a source, too, if not all"""
+    max_removed: int | Literal["all"] | None = None
+    """how many documents of a source may be removed unasked (if not given: a
+    fifth of them)"""
 
     def run(self) -> dict:
         """Makes the new state, if something changes.
@@ -159,55 +198,44 @@ class SyncCorpus(Operation):
         Only blocks with new text are embedded.
 
         Returns:
-            dict, the counts of the state.
+            dict, as of `CorpusStatus`.
 
         Raises:
-            InputError: if the directory is no corpus, or no document is left.
+            InputError: if the directory is no corpus, no document is left, or
+                more are gone than may be removed.
         """
         with _opened(self.corpus) as (corpus, manifest):
-            settings = manifest.settings
-            before = corpus.state(manifest).documents()
-            rows, counts, unread = collecting.collect(
-                self.documents or settings["documents"],
-                base_url=settings["base_url"],
-                fields=settings["fields"],
+            manifest = dataclasses.replace(
+                manifest, sources=self._sources(manifest.sources)
             )
-            kept = {
-                name for name, each in before.items() if each.file in unread
-            }
-            new = {
-                name: row
-                for name, row in rows.items()
-                if name not in before
-                or before[name].digest != Document.of(row).digest
-            }
-            kinds = {
-                "added": [name for name in new if name not in before],
-                "changed": [name for name in new if name in before],
-                "removed": [
-                    name
-                    for name in before
-                    if name not in rows and name not in kept
-                ],
-            }
-            _print_changes(kinds, len(before))
-            if self.dry_run or not any(kinds.values()):
-                return manifest.counts
-            if not rows and not kept:
-                raise _nothing_left(settings, counts)
-            # Only now, because this import takes seconds.
-            from realm_tf.operations import corpus_change
+            changes = corpus_sync.compare(corpus, manifest)
+            print(changes, flush=True)
+            if self.dry_run:
+                return summary(corpus, changes.manifest)
+            changes.check(self.max_removed, self.yes)
+            return summary(corpus, changes.apply(corpus))
 
-            return corpus_change.change(
-                corpus,
-                manifest,
-                new,
-                gone={*kinds["changed"], *kinds["removed"]},
-                counts=counts,
-            )
-
-    def report(self, result: dict) -> str:
-        return "" if self.dry_run else _of_counts(result)
+    def _sources(self, sources):
+        labels = [each.label for each in sources]
+        for label in self.drop:
+            if label not in labels:
+                raise InputError(
+                    f"--drop {label}: expected the label of a source: "
+                    f"{', '.join(labels)}."
+                )
+        kept = [each for each in sources if each.label not in self.drop]
+        if not self.add:
+            kept = [
+                dataclasses.replace(
+                    each,
+                    exclude=list(dict.fromkeys([*each.exclude, *self.exclude])),
+                    all=each.all or self.all,
+                )
+                for each in kept
+            ]
+        return corpus_sync.with_paths(
+            kept, self.add, exclude=list(self.exclude), all=self.all
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -220,14 +248,14 @@ class CompactCorpus(Operation):
 
     command = "corpus compact"
 
-    corpus: tyro.conf.Positional[str]
+    corpus: _Corpus
     """directory of `realm corpus create`"""
 
     def run(self) -> dict:
         """Makes one segment of all.
 
         Returns:
-            dict, the counts of the state.
+            dict, as of `CorpusStatus`.
 
         Raises:
             InputError: if the directory is no corpus, or this version cuts
@@ -236,8 +264,7 @@ class CompactCorpus(Operation):
         from realm_tf.operations import corpus_change
 
         with _opened(self.corpus) as (corpus, manifest):
-            corpus_change.compact(corpus, manifest)
-        return manifest.counts
+            return summary(corpus, corpus_change.compact(corpus, manifest))
 
     def report(self, result: dict) -> str:
         return _of_counts(result)
@@ -245,44 +272,57 @@ class CompactCorpus(Operation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusStatus(Operation):
-    """Says what a corpus holds, and which state is current."""
+    """Says what a corpus holds, and what of its sources it does not."""
 
     command = "corpus status"
 
-    corpus: tyro.conf.Positional[str]
+    corpus: _Corpus
     """directory of `realm corpus create`"""
     list: bool = False
     """the ids of all documents, too"""
 
     def run(self) -> dict:
-        """Returns dict: `state`, `settings`, `counts`, `segments`, how many,
-        `blocks_on_disk`, and with `list` the `ids` of all documents."""
+        """Reads corpus and names of files; changes nothing.
+
+        Returns:
+            dict: `state`, `settings`, `documents`, `blocks`, `blocks_embedded`,
+            `segments`, how many, `blocks_on_disk`, and `sources`: of each the
+            fields of `Source`, `documents`, `blocks` and `newer`, how many files
+            changed since the last sync. With `list` the `ids` of all documents.
+        """
         corpus = LiveCorpus(self.corpus)
         manifest = corpus.manifest()
-        state = corpus.state(manifest)
-        found = {
-            "state": manifest.state,
-            "settings": manifest.settings,
-            "counts": manifest.counts,
-            "segments": len(manifest.segments),
-            "blocks_on_disk": state.num_on_disk,
-        }
+        found = summary(corpus, manifest)
+        for source, each in zip(
+            manifest.sources, found["sources"], strict=True
+        ):
+            if source.kind == FEED:
+                continue
+            try:
+                paths, _ = source.find(os.path.realpath(self.corpus))
+                times = [os.stat(path).st_ctime for path in paths]
+            except OSError as error:
+                each["error"] = str(error)
+            else:
+                synced = source.synced or 0
+                each["newer"] = sum(changed > synced for changed in times)
         if self.list:
-            found["ids"] = sorted(state.documents())
+            articles = corpus.state(manifest).articles().values()
+            found["ids"] = sorted({each.document for each in articles})
         return found
 
     def report(self, result: dict) -> str:
         settings = result["settings"]
         lines = [
-            f"state {result['state']}: {_of_counts(result['counts'])}",
+            f"state {result['state']}: {_of_counts(result)}",
             f"model {settings['model']}, retriever {settings['retriever']}, "
             f"index {settings['kind']}",
-            f"documents {' '.join(settings['documents'])}",
             f"{result['blocks_on_disk']:,} blocks on the disk, in "
             f"{result['segments']} segments",
         ]
         if settings["fields"]:
             lines.append(f"fields {' '.join(settings['fields'])}")
+        lines += _of_sources(result)
         return "\n".join([*lines, *result.get("ids", [])])
 
 
@@ -296,31 +336,71 @@ def _opened(path):
         yield corpus, corpus.manifest()
 
 
-def _print_changes(kinds, num_before):
-    num_same = num_before - len(kinds["changed"]) - len(kinds["removed"])
-    for kind, names in kinds.items():
-        shown = ", ".join(names[:_NUM_SHOWN])
-        more = ", ..." if len(names) > _NUM_SHOWN else ""
-        line = f"{kind:<9}{len(names):>8,}  {shown}{more}"
-        print(line.rstrip(), flush=True)
-    print(f"{'the same':<9}{num_same:>8,}", flush=True)
-
-
-def _nothing_left(settings, counts):
-    return InputError(
-        "No document is left, and a corpus needs one: expected text in "
-        f"{' '.join(settings['documents'])} ({_shown(counts)})."
-    )
+def summary(corpus: LiveCorpus, manifest: Manifest) -> dict:
+    """What a corpus holds; see `CorpusStatus.run`."""
+    state = corpus.state(manifest)
+    articles = state.articles()
+    blocks = Counter(articles[name].source for name in state.owners())
+    documents = {(e.source, e.document) for e in articles.values()}
+    num_documents = Counter(label for label, _ in documents)
+    return {
+        "state": manifest.state,
+        "settings": manifest.settings,
+        **manifest.counts,
+        "segments": len(manifest.segments),
+        "blocks_on_disk": state.num_on_disk,
+        "sources": [
+            {
+                **dataclasses.asdict(each),
+                "documents": num_documents[each.label],
+                "blocks": blocks[each.label],
+            }
+            for each in manifest.sources
+        ],
+    }
 
 
 def _of_counts(counts):
-    rest = dict(counts)
-    documents, blocks = rest.pop("documents"), rest.pop("blocks")
     return (
-        f"{documents:,} documents, {blocks:,} blocks "
-        f"({rest.pop('blocks_embedded'):,} of them embedded); {_shown(rest)}"
+        f"{counts['documents']:,} documents, {counts['blocks']:,} blocks "
+        f"({counts['blocks_embedded']:,} of them embedded)"
     )
 
 
-def _shown(counts):
-    return "; ".join(f"{n.replace('_', ' ')} {c:,}" for n, c in counts.items())
+def _of_sources(result):
+    """Lines about each source."""
+    for each in result["sources"]:
+        line = (
+            f"{each['label']} ({each['path'] or each['kind']}): "
+            f"{each['documents']:,} documents, {each['blocks']:,} blocks"
+        )
+        if each["synced"] is not None:
+            line += f", synced {_when(each['synced'])}"
+        if each.get("newer"):
+            line += f", {each['newer']:,} files changed since then"
+        yield line
+        if each["error"]:
+            yield (
+                f"  cannot be read: {each['error']}. It keeps the documents "
+                "that it had. Bring it back, leave out what cannot be read "
+                f"with --exclude, or remove it with --drop {each['label']}."
+            )
+        for group in each["unread"]:
+            more = ", ..." if group["files"] > len(group["examples"]) else ""
+            yield (
+                f"  {group['files']:,} not read ({group['reason']}): "
+                f"{', '.join(group['examples'])}{more}"
+            )
+        if each["dropped"]:
+            shown = (
+                f"{n.replace('_', ' ')} {c:,}"
+                for n, c in each["dropped"].items()
+            )
+            yield f"  records left out: {'; '.join(shown)}"
+
+
+def _when(seconds):
+    """A time, and how long ago it was."""
+    local = datetime.datetime.fromtimestamp(seconds).astimezone()
+    ago = datetime.timedelta(seconds=max(0, round(time.time() - seconds)))
+    return f"{local:%Y-%m-%d %H:%M} ({ago} ago)"

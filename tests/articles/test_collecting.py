@@ -4,13 +4,20 @@ import gzip
 import os
 
 import pytest
+from small_pdf import small_pdf
 
-from realm_tf.articles.collecting import collect
+from realm_tf.articles import collecting
+from realm_tf.articles.sources import Source
+from realm_tf.articles.sources import grouped
 from realm_tf.errors import InputError
 
 pytestmark = pytest.mark.fast
 
 LEAVE = "# Leave\n25 days.\n"
+
+
+def collect(path, **options):
+    return collecting.collect(Source.of(str(path)), **options)
 
 
 @pytest.fixture
@@ -43,19 +50,10 @@ BAD = {
 def test_one_bad_file_of_a_folder_is_left_out(write, tmp_path, name):
     content, message = BAD[name]
     write(name, content), write("leave.md")
-    rows, counts, unread = collect([str(tmp_path / "docs")])
-    assert list(rows) == ["leave.md#"]
-    assert message in unread[name]
-    known = counts["dropped_bad_record_document"]
-    assert known + counts["files_of_no_known_format"] == 1
-    assert list(unread) == [name]
-
-
-def test_the_only_file_that_is_named_must_be_readable(write):
-    bad = write("bad.jsonl", "{x\n")
-    with pytest.raises(InputError, match="bad.jsonl:1: broken JSON"):
-        collect([bad])
-    assert list(collect([bad, write("leave.md")])[0]) == ["leave.md#"]
+    found = collect(tmp_path / "docs")
+    assert list(found.rows) == ["docs/leave.md"]
+    assert list(found.unread) == [f"docs/{name}"]
+    assert message in found.unread[f"docs/{name}"]
 
 
 def test_only_regular_files_of_the_folder_are_read(write, tmp_path):
@@ -67,21 +65,24 @@ def test_only_regular_files_of_the_folder_are_read(write, tmp_path):
         ("out.md", secret),
         ("zero.txt", "/dev/zero"),
         ("loop.md", "loop.md"),
-        ("dead.md", "nowhere.md"),
+        ("away", "/"),
+        ("self", "."),
         ("same.md", inside),
     ):
         (folder / name).symlink_to(target)
-    rows, _, unread = collect([str(folder)])
-    assert list(rows) == ["leave.md#", "same.md#"]
-    assert {
-        name: reason.split("(")[-1][:20] for name, reason in unread.items()
-    } == {
-        "dead.md": "No such file or dire",
-        "loop.md": "Too many levels of s",
-        "out.md": "it is a link out of ",
-        "pipe.md": "no regular file): ex",
-        "zero.txt": "it is a link out of ",
+    found = collect(folder)
+    assert list(found.rows) == ["docs/leave.md", "docs/same.md"]
+    assert {name: reason[:19] for name, reason in found.unread.items()} == {
+        "docs/away": "it is a link out of",
+        "docs/loop.md": "it is a link to its",
+        "docs/out.md": "it is a link out of",
+        "docs/pipe.md": "it is no regular fi",
+        "docs/zero.txt": "it is a link out of",
     }
+    # What it led to may be back tomorrow.
+    (folder / "dead.md").symlink_to("nowhere.md")
+    with pytest.raises(FileNotFoundError, match="dead.md"):
+        collect(folder)
 
 
 def test_a_page_of_a_wiki_that_is_malformed_stops_nothing(write, tmp_path):
@@ -89,7 +90,7 @@ def test_a_page_of_a_wiki_that_is_malformed_stops_nothing(write, tmp_path):
     page = "<page><title>T{0}</title><id>{0}</id><revision><text>{1}</text></revision></page>"
     pages = page.format(1, table) + page.format(2, "It is fine.")
     write("dump.xml", f"<mediawiki>{pages}</mediawiki>")
-    rows, *_ = collect([str(tmp_path / "docs")])
+    rows = collect(tmp_path / "docs").rows
     assert [row["text"] for row in rows.values()] == [
         "Oslo.\nText.",
         "It is fine.",
@@ -108,7 +109,7 @@ def test_what_recurs_around_the_text_is_no_text(write, tmp_path):
             f"{MENU}<p>Page {number}<h1>Room</h1><p>{text}<p>Type: small."
             f"<p>a{number}<p>b{number}{NOTICE}",
         )
-    rows, *_ = collect([str(tmp_path / "docs")])
+    rows = collect(tmp_path / "docs").rows
     lines = [row["text"].split("\n") for row in rows.values()]
     # The first page keeps it.
     assert lines[0] == ["Home", "Docs", "Page 0"]
@@ -122,39 +123,32 @@ def test_what_recurs_around_the_text_is_no_text(write, tmp_path):
 def test_versions_of_a_page_keep_what_they_have_in_common(write, tmp_path):
     for number in range(6):
         write(f"{number}.html", f"<p>{'Same text. ' * 20}<p>Version {number}.")
-    rows, *_ = collect([str(tmp_path / "docs")])
+    rows = collect(tmp_path / "docs").rows
     assert all(row["text"].startswith("Same text.") for row in rows.values())
 
 
 def test_templates_of_site_generators_are_no_rows(write, tmp_path):
     write("nav.md", "{% include nav.md %}\n\nHello.\n")
     write("toc.md", "{toc}\nYes.\n")
-    rows, *_ = collect([str(tmp_path / "docs")])
+    rows = collect(tmp_path / "docs").rows
     assert [row["text"] for row in rows.values()] == [
         "{% include nav.md %}\nHello.",
         "{toc} Yes.",
     ]
 
 
-def test_a_file_without_text_is_named(write, tmp_path, capsys):
-    write("leave.md")
-    path = write("empty.md", "---\ntitle: Empty\n---\n")
-    _, counts, _ = collect([str(tmp_path / "docs")])
-    assert counts["files_without_text"] == 1
-    assert capsys.readouterr().err == f"warning: {path} has no text.\n"
+def test_a_file_without_text_is_named(write, tmp_path):
+    write("leave.md"), write("empty.md", "---\ntitle: Empty\n---\n")
+    # Pictures of pages.
+    write("scanned.pdf", small_pdf([[""], [""]]))
+    found = collect(tmp_path / "docs")
+    assert list(found.empty) == ["docs/empty.md", "docs/scanned.pdf"]
 
 
 def test_compressed_documents_have_their_names(write, tmp_path):
     write("leave.md.gz", gzip.compress(b"25 days."))
-    rows, *_ = collect([str(tmp_path / "docs")])
-    assert rows["leave.md.gz#"]["title"] == "leave"
-
-
-def test_files_of_one_name_in_several_folders(write, tmp_path):
-    write("hr/README.md"), write("it/sub/README.md")
-    folders = [str(tmp_path / "docs" / name) for name in ("hr", "it")]
-    assert list(collect(folders)[0]) == ["hr/README.md#", "it/sub/README.md#"]
-    assert list(collect(folders[:1])[0]) == ["README.md#"]
+    rows = collect(tmp_path / "docs").rows
+    assert rows["docs/leave.md.gz"]["title"] == "leave"
 
 
 def test_urls(write, tmp_path):
@@ -162,14 +156,83 @@ def test_urls(write, tmp_path):
     write("a.csv", "id,title,text,url\n17,A,x,https://y\n18,B b,x,\n")
     folder = str(tmp_path / "docs")
     for base_url, of_file, of_row in (
-        (None, "s 2/rates #1.csv", ""),
+        (None, "docs/s 2/rates #1.csv", ""),
         ("https://b/", "https://b/s%202/rates%20%231.csv", "https://b/B_b"),
     ):
-        rows, *_ = collect([folder], base_url=base_url)
+        rows = collect(folder, base_url=base_url).rows
         assert {name: row["url"] for name, row in rows.items()} == {
-            "s 2/rates #1.csv#Oslo": of_file,
-            "17": "https://y",
-            "18": of_row,
+            "docs/s 2/rates #1.csv#Oslo": of_file,
+            "docs/a.csv#17": "https://y",
+            "docs/a.csv#18": of_row,
         }
-        assert rows["17"]["file"] == "a.csv"
-        assert rows["s 2/rates #1.csv#Oslo"]["file"] == "s 2/rates #1.csv"
+        assert rows["docs/a.csv#17"]["file"] == "docs/a.csv"
+
+
+def _files(folder, pattern="", **filters):
+    source = Source.of(f"{folder}/{pattern}".rstrip("/"), **filters)
+    paths, _ = source.find(str(folder / "corpus"))
+    return [os.path.relpath(path, folder) for path in paths]
+
+
+def test_what_git_ignores_and_what_is_hidden_is_no_document(write, tmp_path):
+    for name in (
+        *("a.md", ".b.md", "corpus/c.md", ".git/d.md", "build/e.md"),
+        *("sub/build/f.md", "sub/g.tmp", "sub/keep.tmp", "sub/h.md"),
+    ):
+        write(name)
+    write(".gitignore", "build/\n*.tmp\n!\n")
+    write("sub/.gitignore", "!keep.tmp\n/h.md\n")
+    folder = tmp_path / "docs"
+    assert _files(folder) == ["a.md", "sub/keep.tmp"]
+    assert _files(folder, exclude=["*.tmp"]) == ["a.md"]
+    everything = _files(folder, all=True)
+    assert {".b.md", "build/e.md", "sub/g.tmp", "sub/h.md"} < {*everything}
+    assert not {"corpus/c.md", ".git/d.md"} & {*everything}
+    # Rules of the repository hold in its folders; a named one is read.
+    assert _files(folder / "sub") == ["keep.tmp"]
+    assert _files(folder / "build") == ["e.md"]
+    assert _files(folder / "build" / "e.md") == ["."]
+    with pytest.raises(InputError, match="--exclude"):
+        _files(folder, exclude=["!"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.md", ["a.md"]),
+        ("*/*.md", ["s/b.md"]),
+        ("**/*.md", ["a.md", "s/b.md", "s/t/c.md"]),
+        ("s/**", ["s/b.md", "s/t/c.md", "s/x.txt"]),
+        ("s/?.[mt]*", ["s/b.md", "s/x.txt"]),
+        ("z*", []),
+    ],
+)
+def test_globs(write, tmp_path, pattern, names):
+    for name in ("a.md", "s/b.md", "s/t/c.md", "s/x.txt"):
+        write(name)
+    assert _files(tmp_path / "docs", pattern) == names
+
+
+def test_names_that_differ_in_the_form_of_a_character(write, tmp_path):
+    write("caf\u00e9.md", "One."), write("cafe\u0301.md", "Two.")
+    rows = collect(tmp_path / "docs").rows
+    assert list(rows) == ["docs/caf\u00e9.md", "docs/caf\u00e9.md~2"]
+
+
+def test_unread_files_are_grouped():
+    unread = {f"d/{n}.png": "files of .png are not read" for n in range(5)}
+    unread |= {f"d/{n}.jsonl": f"/x/d/{n}.jsonl:{n}: broken" for n in (8, 9)}
+    assert grouped(unread) == [
+        {
+            "reason": "files of .png are not read",
+            "extension": "png",
+            "files": 5,
+            "examples": ["d/0.png", "d/1.png", "d/2.png"],
+        },
+        {
+            "reason": "/x/d/8.jsonl:8: broken",
+            "extension": "jsonl",
+            "files": 2,
+            "examples": ["d/8.jsonl", "d/9.jsonl"],
+        },
+    ]

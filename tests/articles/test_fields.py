@@ -11,6 +11,7 @@ from small_pdf import small_pdf
 
 from realm_tf.articles import collecting
 from realm_tf.articles.collecting import fields_of
+from realm_tf.articles.sources import Source
 
 NAMES = ("source", "date", "tags", "language")
 
@@ -65,8 +66,11 @@ def test_what_no_filter_can_name_is_left_out_alone(value, shown, capsys):
 
 def _collect(path, names=NAMES):
     """Id to fields of the documents of a file or folder."""
-    rows, *_ = collecting.collect([str(path)], fields=names)
-    return {name: row["fields"] for name, row in rows.items()}
+    return {name: row["fields"] for name, row in _rows(path, names).items()}
+
+
+def _rows(path, names):
+    return collecting.collect(Source.of(str(path)), fields=names).rows
 
 
 def _fields(path, names=NAMES):
@@ -107,7 +111,7 @@ def test_of_csv(tmp_path):
     assert _fields(path) == {"date": ["2024-05-01"], "tags": ["a"]}
     path = tmp_path / "rooms.csv"
     path.write_text("title,language\nOslo,no\nRome,\n")
-    rows, *_ = collecting.collect([str(path)], fields=(*NAMES, "title"))
+    rows = _rows(path, (*NAMES, "title"))
     assert [(row["text"], row["fields"]) for row in rows.values()] == [
         ("title: Oslo; language: no.", {"language": ["no"], "title": ["Oslo"]}),
         ("title: Rome.", {"title": ["Rome"]}),
@@ -157,8 +161,8 @@ def test_of_markdown_all_sections(tmp_path):
         "date": ["2024-05-01"],
         "tags": ["no", "01067", "1.10", "12:30", "true"],
     }
-    assert _collect(tmp_path, ("date", "tags", "x")) == {
-        "a.md#": expected,
+    assert _collect(tmp_path / "a.md", ("date", "tags", "x")) == {
+        "a.md": expected,
         "a.md#B": expected,
     }
 
@@ -189,7 +193,7 @@ def test_of_html(tmp_path, head, expected):
     path.write_text(
         f"<html><head>{head}</head><h1>A</h1>One.<h2>B</h2>Two.</html>"
     )
-    assert _collect(path) == {"a.html#": expected, "a.html#B": expected}
+    assert _collect(path) == {"a.html": expected, "a.html#B": expected}
 
 
 def test_text_and_pdf_have_none(tmp_path):

@@ -90,10 +90,14 @@ def created(tmp_path_factory, model_dir):
 
 @pytest.fixture
 def copied(created, tmp_path):
-    """Its folder and corpus, to be changed."""
+    """Its folder and corpus, moved and to be changed."""
     root, _ = created
     shutil.copytree(root, tmp_path, dirs_exist_ok=True)
-    return tmp_path / "docs", tmp_path / "corpus"
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    sync = realm.SyncCorpus(corpus=str(corpus), drop="docs", add=docs)
+    # They are called the same.
+    assert sync.run()["state"] == 1
+    return docs, corpus
 
 
 def _contents(corpus):
@@ -140,18 +144,29 @@ def _assert_same_answers(corpus, other):
 
 
 def test_what_is_made(created):
-    root, counts = created
-    assert counts["documents"] == 7 and counts["files"] == 5
-    assert counts["files_of_no_known_format"] == 1
-    assert counts["blocks"] == counts["blocks_embedded"] == 7
+    root, made = created
+    assert made["documents"] == 6
+    assert made["blocks"] == made["blocks_embedded"] == 7
+    (source,) = made["sources"]
+    assert (source["label"], source["path"]) == ("docs", str(root / "docs"))
+    assert (source["documents"], source["blocks"]) == (6, 7)
+    assert source["unread"] == [
+        {
+            "reason": "files of .bin are not read",
+            "extension": "bin",
+            "files": 1,
+            "examples": ["docs/x.bin"],
+        }
+    ]
     blocks, rows = _contents(root / "corpus")
-    assert ("rivers/nile.md#Source", "Nile: Source", "It is in Rome.") in {
+    name = "docs/rivers/nile.md#Source"
+    assert (name, "Nile: Source", "It is in Rome.") in {
         block[:3] for block in blocks
     }
     assert {block[3] for block in blocks} == {
-        *("ada.txt", "rivers/nile.md", "rivers/tiber.html"),
-        "cities.csv",
-        "fire.pdf#page=1",
+        *("docs/ada.txt", "docs/rivers/nile.md", "docs/rivers/tiber.html"),
+        "docs/cities.csv",
+        "docs/fire.pdf#page=1",
     }
     # It answers as the Python code over its parts.
     state = LiveCorpus(root / "corpus").state()
@@ -189,7 +204,8 @@ def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
     # Nothing has changed.
     before = LiveCorpus(corpus).manifest()
     realm.SyncCorpus(corpus=str(corpus)).run()
-    assert LiveCorpus(corpus).manifest() == before
+    after = LiveCorpus(corpus).manifest()
+    assert dataclasses.replace(after, sources=before.sources) == before
     (docs / "ada.txt").write_text("Ada was in London.\n\nAda was in Leipzig.")
     (docs / "rivers/tiber.html").unlink()
     _write(docs, {"etna.md": "# Etna\nEtna is fire."})
@@ -199,16 +215,16 @@ def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
         {"rivers/nile.md": "# Nile\n## Source\nIt is in Rome.\n## End\nEgypt."},
     )
     capsys.readouterr()
-    arguments = ["corpus", "sync", str(corpus)]
+    arguments = ["corpus", "sync", str(corpus), "--yes"]
     assert cli.main([*arguments, "--dry-run"]) == 0
     told = capsys.readouterr().out
-    assert told == (
-        "added           2  etna.md#, rivers/nile.md#End\n"
-        "changed         1  ada.txt#\n"
-        "removed         2  rivers/nile.md#, rivers/tiber.html#\n"
-        "the same        3\n"
+    assert told.startswith(
+        "added           1  docs/etna.md\n"
+        "changed         2  docs/ada.txt, docs/rivers/nile.md\n"
+        "removed         1  docs/rivers/tiber.html\n"
+        "the same        2\n"
     )
-    assert LiveCorpus(corpus).manifest() == before
+    assert LiveCorpus(corpus).manifest() == after
     assert cli.main(arguments) == 0
     manifest = LiveCorpus(corpus).manifest()
     assert manifest.state == 2
@@ -249,7 +265,7 @@ def test_random_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir):
         if draw.random() < 0.2:
             realm.CompactCorpus(corpus=corpus).run()
         else:
-            realm.SyncCorpus(corpus=corpus).run()
+            realm.SyncCorpus(corpus=corpus, yes=True).run()
         # What a block is called says the same for ever.
         state = LiveCorpus(corpus).state()
         for name, text in zip(
@@ -386,13 +402,13 @@ def test_other_kinds_of_index(tmp_path, model_dir, kind):
 
 def test_documents_come_and_go(tmp_path, copied, capsys):
     docs, corpus = copied
-    sync = realm.SyncCorpus(corpus=str(corpus), documents=str(docs))
+    sync = realm.SyncCorpus(corpus=str(corpus), yes=True)
     # A "#" in the id of a row is part of it.
     line = {"id": "n#[1]", "title": "Bach", "text": "Bach was in Leipzig."}
     _write(docs, {"more.jsonl": json.dumps(line)})
     sync.run()
     found = LiveCorpus(corpus).state().rows()
-    assert found["n#[1]"]["text"] == "Bach was in Leipzig."
+    assert found["docs/more.jsonl#n#[1]"]["text"] == "Bach was in Leipzig."
     assert len(found) == 8
     _write(docs, {"ada.txt": "Ada was in Egypt."})
     sync.run()
@@ -401,22 +417,28 @@ def test_documents_come_and_go(tmp_path, copied, capsys):
         (docs / name).unlink()
     sync.run()
     found = LiveCorpus(corpus).state().rows()
-    assert sorted(found) == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
+    left = ["docs/ada.txt", "docs/cities.csv#London", "docs/cities.csv#Rome"]
+    assert sorted(found) == left
     # The export before is there for who still serves it; the first is not.
     assert sorted(os.listdir(corpus / "saved_model")) == ["3", "4"]
     _assert_apart(LiveCorpus(corpus), 3, 4)
-    (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="No document is left"):
-        realm.SyncCorpus(
-            corpus=str(corpus), documents=str(tmp_path / "empty")
-        ).run()
+        dataclasses.replace(sync, drop="docs").run()
+    with pytest.raises(
+        InputError, match="expected the label of a source: docs"
+    ):
+        dataclasses.replace(sync, drop="dosc").run()
     assert LiveCorpus(corpus).manifest().state == 4
     capsys.readouterr()
+    _write(docs, {"new.md": "# New\nIt is new."})
     assert cli.main(["corpus", "status", str(corpus), "--list"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("state 4: 3 documents, 3 blocks (0 of them")
-    assert told[3].startswith("3 blocks on the disk, in 1 segments")
-    assert told[-3:] == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
+    assert told[2].startswith("3 blocks on the disk, in 1 segments")
+    assert told[3].startswith(f"docs ({docs}): 3 documents, 3 blocks, synced")
+    assert told[3].endswith(" ago), 1 files changed since then")
+    assert told[4] == "  1 not read (files of .bin are not read): docs/x.bin"
+    assert told[-3:] == left
 
 
 def _assert_apart(corpus, old, new):
@@ -468,6 +490,7 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     shutil.copytree(small_corpus / "docs", docs)
     shutil.copytree(small_corpus / "corpus", corpus)
+    realm.SyncCorpus(corpus=str(corpus), drop="docs", add=docs).run()
     before = _outputs(corpus, QUESTIONS)
     _write(docs, {"nile.txt": "The Nile flows to Egypt.", "ada.txt": "Ada!"})
     owner, name = PLACES[place]
@@ -478,7 +501,7 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
             function(*arguments, **options)
         raise KeyboardInterrupt
 
-    sync = realm.SyncCorpus(corpus=str(corpus), documents=str(docs))
+    sync = realm.SyncCorpus(corpus=str(corpus))
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, killed)
         with pytest.raises(KeyboardInterrupt):
@@ -541,44 +564,144 @@ def test_what_a_killed_create_made_otherwise_is_made_anew(
     assert len(ids) == len(found) + 1 == len(set(ids))
 
 
-def test_a_file_that_cannot_be_read_keeps_its_documents(copied, capsys):
+def _sync(corpus, *options):
+    return cli.main(["corpus", "sync", str(corpus), *options])
+
+
+def test_what_is_absent_is_not_removed(copied, monkeypatch, capsys):
     docs, corpus = copied
-    (docs / "ada.txt").unlink()
-    os.mkfifo(docs / "ada.txt")
-    _write(docs, {"nile.txt": "The Nile."})
-    sync = realm.SyncCorpus(
-        corpus=str(corpus), documents=str(docs), dry_run=True
-    )
-    sync.run()
-    told = capsys.readouterr()
-    assert "ada.txt cannot be read" in told.err
-    assert told.out.split("\n")[:4] == [
-        "added           1  nile.txt#",
-        "changed         0",
-        "removed         0",
-        "the same        7",
-    ]
-    # One that is gone goes.
-    (docs / "ada.txt").unlink()
-    sync.run()
-    assert "removed         1  ada.txt#" in capsys.readouterr().out
+    before = LiveCorpus(corpus).state().articles()
+
+    def check(wanted, message="", *options, status=4):
+        assert _sync(corpus, "--dry-run", *options) == status
+        told = capsys.readouterr()
+        assert told.out.split("\n")[:4] == wanted
+        assert message in told.out
+
+    same = ["added           0", "changed         0", "removed         0"]
+    same += ["the same        6"]
+    # A file that cannot be understood keeps its own.
+    _write(docs, {"fire.pdf": b"%PDF-"})
+    check(same, "docs/fire.pdf", status=3)
+    # A source with anything that the disk does not give keeps all.
+    _write(docs, {"new.txt": "New.", "ada.txt": "Ada was in Rome."})
+    (docs / "cities.csv").unlink()
+    (docs / "link.txt").symlink_to("gone.txt")
+    check(same, "No such file or directory")
+    (docs / "link.txt").unlink()
+    real = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("rivers"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        check(same, f"Permission denied: '{docs}/rivers'")
+        # Other sources go on.
+        (docs.parent / "x.txt").write_text("X.")
+        added = ["added           1  x.txt", *same[1:]]
+        check(added, "", "--add", str(docs.parent / "x.txt"))
+        check(same, "", "--add", str(docs.parent / "none*/*.txt"))
+    moved = docs.rename(docs.parent / "moved")
+    check(same, f"No such file or directory: '{docs}'")
+    moved.rename(docs)
+    # Nothing was changed by all of this.
+    assert LiveCorpus(corpus).state().articles() == before
+    assert _sync(corpus, "--max-removed", "2") == 3
+    assert LiveCorpus(corpus).manifest().state == 2
+    capsys.readouterr()
+    same[3] = "the same        5"
+    # A share that is no longer mounted.
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "ismount", lambda path: path == str(docs))
+        assert _sync(corpus) == 3
+        capsys.readouterr()
+    shutil.rmtree(docs)
+    docs.mkdir()
+    check(same, "Nothing is mounted there any more")
 
 
-def test_rows_belong_to_no_file_but_stay_while_theirs_cannot_be_read(
-    tmp_path, model_dir
-):
-    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
-    line = '{"id": "%s", "title": "T", "text": "It is %s."}\n'
-    _write(docs, {"a.jsonl": line % (1, 1) + line % (2, 2), "b.txt": "B."})
-    _create(docs, corpus, model_dir, retriever="realm")
-    before = LiveCorpus(corpus).manifest()
-    # In another file they are what they were.
-    (docs / "a.jsonl").rename(docs / "c.jsonl")
-    sync = realm.SyncCorpus(corpus=str(corpus))
-    sync.run()
-    _write(docs, {"a.jsonl": line % (1, 1) + "{", "c.jsonl": ""})
-    sync.run()
-    assert LiveCorpus(corpus).manifest() == before
+def test_much_is_removed_only_if_somebody_says_so(copied, monkeypatch, capsys):
+    docs, corpus = copied
+    (docs / "cities.csv").write_text("City,River\n")
+    assert _sync(corpus) == 2
+    told = capsys.readouterr().err
+    assert f"2 of the 6 documents of docs ({docs}) would be removed" in told
+    assert "give --yes or --max-removed 2" in told
+    assert _sync(corpus, "--max-removed", "1") == 2
+    asked = []
+
+    def answer(text, answers=iter(("no", "yes"))):  # noqa: B008
+        asked.append(text)
+        return next(answers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        patch.setattr("builtins.input", answer)
+        assert _sync(corpus) == 2
+        assert _sync(corpus) == 3
+    assert "Type yes if they shall be" in asked[1]
+    # All of a source needs a word.
+    _write(docs.parent, {"more/x.txt": "X."})
+    assert _sync(corpus, "--add", str(docs.parent / "more")) == 3
+    (docs.parent / "more/x.txt").unlink()
+    for options in ("--yes",), ("--max-removed", "1"), ():
+        assert _sync(corpus, *options) == 2
+    assert "give --max-removed all" in capsys.readouterr().err
+    assert _sync(corpus, "--max-removed", "all") == 3
+    assert {
+        e.source for e in LiveCorpus(corpus).state().articles().values()
+    } == {"docs"}
+
+
+def test_sources_of_equal_names_and_what_they_leave_out(copied, capsys):
+    docs, corpus = copied
+    other = docs.parent / "other/docs"
+    _write(other, {"ada.txt": "Ada was in Rome.", "x.log.txt": "X."})
+    options = ["--add", str(other), "--exclude", "*.log.txt"]
+    for _ in range(2):
+        assert _sync(corpus, *options) == 3
+    found = LiveCorpus(corpus).manifest()
+    assert [each.label for each in found.sources] == ["docs", "docs-2"]
+    rows = LiveCorpus(corpus).state().rows()
+    assert len(rows) == 8
+    assert rows["docs-2/ada.txt"]["text"] == "Ada was in Rome."
+    assert rows["docs/ada.txt"]["text"] != "Ada was in Rome."
+    assert _sync(corpus, "--exclude", "x.bin", "/rivers/nile.md") == 0
+    assert len(LiveCorpus(corpus).state().rows()) == 6
+    assert _sync(corpus, "--drop", "docs") == 0
+    assert list(LiveCorpus(corpus).state().rows()) == ["docs-2/ada.txt"]
+
+
+def test_a_feed_is_a_source_of_its_own(copied):
+    docs, corpus = copied
+    feed = realm.Corpus(corpus)
+    row = {"id": 7, "title": "Oslo", "text": "Oslo is in Norway."}
+    assert feed.update([row], deletes=["8"])["documents"] == 7
+    assert feed.update([row])["blocks_embedded"] == 1
+    assert LiveCorpus(corpus).manifest().state == 2
+    _write(docs, {"new.txt": "New."})
+    assert _sync(corpus) == 3
+    rows = LiveCorpus(corpus).state().rows()
+    assert rows["feed#7"]["text"] == "Oslo is in Norway."
+    with pytest.raises(InputError, match="upsert 2: bad record no text"):
+        feed.update([row, {"id": "9", "title": "x"}])
+    assert feed.update([{**row, "text": "Oslo."}])["documents"] == 8
+    assert LiveCorpus(corpus).state().rows()["feed#7"]["text"] == "Oslo."
+    feed.update(deletes=["7"])
+    assert "feed#7" not in LiveCorpus(corpus).state().rows()
+
+
+def test_an_older_corpus_is_refused(tmp_path):
+    settings = {"model": "/m", "documents": ["/a", "/b"]}
+    path = tmp_path / "corpus.json"
+    path.write_text(json.dumps({"state": 1, "settings": settings}))
+    with pytest.raises(
+        InputError, match=r"create NEW --model /m --documents /a /b`\.$"
+    ):
+        realm.CorpusStatus(corpus=str(tmp_path)).run()
 
 
 def test_a_missing_model_is_named_with_its_option(tmp_path):
@@ -590,32 +713,30 @@ def test_a_missing_model_is_named_with_its_option(tmp_path):
         ).run()
 
 
-def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
-    for name, text in (("a", "One."), ("b", "Two.")):
-        _write(tmp_path, {f"{name}/x.txt": text})
-    operation = realm.CreateCorpus(
-        documents=(str(tmp_path / "a/x.txt"), str(tmp_path / "b/x.txt")),
-        output=str(tmp_path / "corpus"),
-        model=model_dir,
-    )
-    with pytest.raises(InputError, match=r"have one id, 'x.txt#'"):
-        operation.run()
+def test_two_rows_of_one_id_are_no_documents(tmp_path, model_dir):
+    line = '{"id": "1", "title": "T", "text": "%s"}\n'
+    _write(tmp_path, {"docs/x.jsonl": line % "One." + line % "Two."})
+    with pytest.raises(InputError, match=r"x.jsonl:2 have one id"):
+        _create(tmp_path / "docs", tmp_path / "corpus", model_dir)
     assert not (tmp_path / "corpus").exists()
 
 
-def test_another_model_is_refused(copied, tmp_path, model_dir):
+def test_another_model_is_refused(copied, tmp_path):
     docs, corpus = copied
-    shutil.copytree(model_dir, tmp_path / "model")
     path = corpus / "corpus.json"
     manifest = json.loads(path.read_text())
-    manifest["settings"]["model"] = str(tmp_path / "model")
+    model = manifest["settings"]["model"]
+    # Both have moved.
+    shutil.copytree(model, tmp_path / "model")
+    manifest["settings"]["model"] = "/moved"
+    manifest["settings"]["model_from_corpus"] = "../model"
     path.write_text(json.dumps(manifest))
     (docs / "nile.txt").write_text("The Nile.")
-    sync = realm.SyncCorpus(corpus=str(corpus), documents=str(docs))
+    sync = realm.SyncCorpus(corpus=str(corpus))
     metadata = tmp_path / "model/metadata.json"
     known = json.loads(metadata.read_text())
     metadata.write_text(json.dumps({**known, "fingerprint": "another"}))
-    with pytest.raises(InputError, match="is another model than the one"):
+    with pytest.raises(InputError, match="is not the model that"):
         sync.run()
     metadata.write_text(json.dumps(known))
     sync.run()

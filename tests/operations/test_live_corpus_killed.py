@@ -51,7 +51,9 @@ def test_there_is_always_the_old_or_the_new_state(tmp_path, model_dir):
         for number in draw.sample(range(8), 2):
             words = draw.choices(WORDS, k=draw.randint(1, 9))
             (docs / f"{number}.txt").write_text(f"{' '.join(words)}.")
-        wanted = {f"{each.name}#": each.read_text() for each in docs.iterdir()}
+        wanted = {
+            f"docs/{each.name}": each.read_text() for each in docs.iterdir()
+        }
         process = _sync(corpus)
         try:
             process.wait(draw.uniform(0.3, 1.1) * longest)
