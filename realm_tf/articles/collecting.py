@@ -29,6 +29,7 @@ from realm_tf.errors import InputError
 _DOCUMENTS = {each.name for each in (*documents.FORMATS, *converted.FORMATS)}
 _OF_FILES = _DOCUMENTS | {"csv"}
 _READ_BYTES = 1 << 20
+NO_TEXT = "it has no text"
 # Our choice: what recurs on fewer pages is no sign, more of the text is no menu,
 # and a title or a date may stand between what recurs.
 _LEAST_PAGES = 5
@@ -49,15 +50,14 @@ class Collected:
             and path), `document` (its id: the file, or in a table or dump the
             row) and `fields` (name to list of str, see `fields_of`).
         mounts: list of str. See `Source`.
-        unread: dict. File to the reason, of those that cannot be read.
-        empty: dict. The same of files without text.
+        unread: dict. File to the reason, of those that cannot be read, or
+            `NO_TEXT`.
         dropped: Counter. Reasons of records that are no documents.
     """
 
     rows: dict[str, dict]
     mounts: list[str]
     unread: dict[str, str] = dataclasses.field(default_factory=dict)
-    empty: dict[str, str] = dataclasses.field(default_factory=dict)
     dropped: collections.Counter = dataclasses.field(
         default_factory=collections.Counter
     )
@@ -103,7 +103,6 @@ def collect(
             file += "~2"
         seen.add(file)
         try:
-            _check_readable(path, source)
             read, dropped = _rows(path, file, source, base_url, fields, found)
         # Whatever a reader raises, the other files are read.
         except Exception as error:
@@ -112,7 +111,7 @@ def collect(
             found.unread[file] = _reason(error, path)
             continue
         if not read and file not in found.unread and set(dropped) <= {"empty"}:
-            found.empty[file] = "it has no text"
+            found.unread[file] = NO_TEXT
         found.dropped += dropped
         found.rows.update(read)
     if num_empty := _drop_recurring(found.rows):
@@ -169,14 +168,14 @@ def _at_edge(lines, common):
     return found
 
 
-def _check_readable(path, source):
-    """Tells what a disk does not give from what cannot be understood."""
+def _format_of(path, source):
+    """The format of a file, all of which the disk gives; else `OSError`."""
     if not source.holds(path):
         raise Unreadable(
             "it is a link out of the folder: name its target to read it"
         )
     if is_remote(path):
-        return
+        return readers.detect_format(path)
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
@@ -186,8 +185,11 @@ def _check_readable(path, source):
     if not is_file:
         raise Unreadable("it is no regular file, but a device, pipe or folder")
     with open(path, "rb", buffering=0) as file:
+        file.read(_READ_BYTES)
+        format = readers.detect_format(path)
         while file.read(_READ_BYTES):
             pass
+    return format
 
 
 def _reason(error, path):
@@ -201,7 +203,7 @@ def _reason(error, path):
 
 def _rows(path, file, source, base_url, fields, found):
     """(id to the row of each page of a file that has text, reasons of others)."""
-    format = readers.detect_format(path)
+    format = _format_of(path, source)
     found_rows, places, values, texts = {}, {}, None, {}
     dropped = collections.Counter()
     for page in _read(path, format, base_url):

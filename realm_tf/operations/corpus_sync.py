@@ -160,24 +160,25 @@ def compare(corpus: LiveCorpus, manifest: Manifest) -> Changes:
             kept.update(own)
         else:
             rows.update(found.rows)
-            kept.update(
-                {n: e for n, e in own.items() if e.file in found.unread}
-            )
+            unread = found.unread.items()
+            files = {f for f, why in unread if why != collecting.NO_TEXT}
+            kept.update({n: e for n, e in own.items() if e.file in files})
             source = dataclasses.replace(
                 source,
                 mounts=found.mounts,
-                unread=places.grouped({**found.empty, **found.unread}),
+                unread=places.grouped(found.unread),
                 dropped=dict(found.dropped),
                 synced=started,
                 error="",
             )
         sources.append(source)
-    return Changes(
-        dataclasses.replace(manifest, sources=sources),
-        before,
-        {**kept, **{name: Article.of(row) for name, row in rows.items()}},
-        rows,
-    )
+    return _changes(manifest, sources, before, kept, rows)
+
+
+def _changes(manifest, sources, before, kept, rows):
+    manifest = dataclasses.replace(manifest, sources=sources)
+    new = {name: Article.of(row) for name, row in rows.items()}
+    return Changes(manifest, before, {**kept, **new}, rows)
 
 
 def _by_document(articles):
@@ -253,12 +254,11 @@ class Corpus(LiveCorpus):
         self.manifest()
         with locked(os.path.join(self.path, "corpus")):
             manifest = self.manifest()
-            sources = list(manifest.sources)
-            feed = next((e for e in sources if e.kind == places.FEED), None)
-            if feed is None:
-                label = places.unique("feed", [e.label for e in sources])
-                feed = Source(label=label, kind=places.FEED, path="")
-                sources.append(feed)
+            others = [e for e in manifest.sources if e.kind != places.FEED]
+            feeds = [e for e in manifest.sources if e.kind == places.FEED]
+            label = places.unique("feed", [e.label for e in others])
+            new = Source(label=label, kind=places.FEED, path="")
+            feed = dataclasses.replace([*feeds, new][0], synced=time.time())
             rows = {}
             for number, record in enumerate(upserts, start=1):
                 row = collecting.row_of(
@@ -268,19 +268,8 @@ class Corpus(LiveCorpus):
                     f"upsert {number}",
                 )
                 rows[row["id"]] = row
-            before = self.state(manifest).articles()
             gone = {f"{feed.label}#{each}" for each in deletes}
+            before = self.state(manifest).articles()
             kept = {n: e for n, e in before.items() if n not in gone}
-            sources = [
-                dataclasses.replace(each, synced=time.time())
-                if each is feed
-                else each
-                for each in sources
-            ]
-            changes = Changes(
-                dataclasses.replace(manifest, sources=sources),
-                before,
-                {**kept, **{n: Article.of(row) for n, row in rows.items()}},
-                rows,
-            )
+            changes = _changes(manifest, [*others, feed], before, kept, rows)
             return changes.apply(self).counts

@@ -5,11 +5,11 @@ import itertools
 import json
 import os
 import pathlib
-import random
 import shutil
 
 import backends
 import keras
+import live_corpora
 import numpy as np
 import pytest
 import tiny_models
@@ -27,7 +27,6 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import cache_folder
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
-from realm_tf.export import signatures
 from realm_tf.models import model_directory
 from realm_tf.operations import corpus_change
 from realm_tf.operations.chunk import Chunk
@@ -48,16 +47,6 @@ FILES = {
 }
 
 
-def _write(folder, files):
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        else:
-            path.write_text(content)
-
-
 def _create(folder, output, model_dir, **options):
     operation = realm.CreateCorpus(
         documents=str(folder), output=str(output), model=model_dir, **options
@@ -69,12 +58,12 @@ def _create(folder, output, model_dir, **options):
 def created(tmp_path_factory, model_dir):
     """A folder and the corpus of it."""
     root = tmp_path_factory.mktemp("corpus")
-    _write(root / "docs", FILES)
-    _write(
+    live_corpora.write(root / "docs", FILES)
+    live_corpora.write(
         root / "docs",
         {"fire.pdf": small_pdf([["Fire in the city."]]), "x.bin": b"\0\1"},
     )
-    _write(root / "docs", {".hidden.md": "# Hidden"})
+    live_corpora.write(root / "docs", {".hidden.md": "# Hidden"})
     # It comes with a calibration.
     loaded = model_directory.load(model_dir)
     model = str(tmp_path_factory.mktemp("calibrated") / "model")
@@ -100,49 +89,6 @@ def copied(created, tmp_path):
     return docs, corpus
 
 
-def _contents(corpus):
-    """What the current state says, in order of document and place: (document,
-    title, text, url), and the embeddings."""
-    state = LiveCorpus(corpus).state()
-    records = state.records()
-    names = [
-        name
-        for segment, removed in state.segments
-        for name in segment.owners
-        if name not in removed
-    ]
-    columns = (names, records.titles, records.texts, records.urls)
-    blocks = list(zip(*columns, strict=True))
-    order = sorted(range(len(blocks)), key=lambda n: (blocks[n][0], n))
-    return [blocks[n] for n in order], state.embeddings()[order]
-
-
-def _outputs(corpus, questions, filter=None):
-    """What the export of the current state gives."""
-    corpus = LiveCorpus(corpus)
-    asked = np.array([each.encode() for each in questions], object)
-    inputs, signature = {"question": asked}, signatures.DEFAULT
-    if filter is not None:
-        inputs["filter"] = np.full(len(asked), filter.encode(), object)
-        signature += signatures.FILTERED
-    with SavedModelServable(
-        corpus.version(corpus.manifest().state).path
-    ) as servable:
-        return servable.run(inputs, signature=signature)
-
-
-QUESTIONS = ["What flows to Egypt?", "Rome", "Where was Ada?", ""]
-
-
-def _assert_same_answers(corpus, other):
-    """But for what blocks are called, and the order of equal ones."""
-    found, wanted = (_outputs(each, QUESTIONS) for each in (corpus, other))
-    for name in ("score", "confidence", "candidate_log_prob"):
-        np.testing.assert_allclose(found[name], wanted[name], atol=1e-4)
-    for name in ("answer", "title", "text", "candidate_text"):
-        assert np.sort(found[name]).tolist() == np.sort(wanted[name]).tolist()
-
-
 def test_what_is_made(created):
     root, made = created
     assert made["documents"] == 6
@@ -158,7 +104,7 @@ def test_what_is_made(created):
             "examples": ["docs/x.bin"],
         }
     ]
-    blocks, rows = _contents(root / "corpus")
+    blocks, rows = live_corpora.contents(root / "corpus")
     name = "docs/rivers/nile.md#Source"
     assert (name, "Nile: Source", "It is in Rome.") in {
         block[:3] for block in blocks
@@ -199,7 +145,7 @@ def test_there_is_one_already(created, model_dir):
 @pytest.mark.slow
 def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
-    _write(docs, FILES)
+    live_corpora.write(docs, FILES)
     _create(docs, corpus, model_dir, retriever="realm")
     # Nothing has changed.
     before = LiveCorpus(corpus).manifest()
@@ -208,9 +154,9 @@ def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
     assert dataclasses.replace(after, sources=before.sources) == before
     (docs / "ada.txt").write_text("Ada was in London.\n\nAda was in Leipzig.")
     (docs / "rivers/tiber.html").unlink()
-    _write(docs, {"etna.md": "# Etna\nEtna is fire."})
+    live_corpora.write(docs, {"etna.md": "# Etna\nEtna is fire."})
     # A section moves, and stays what it was.
-    _write(
+    live_corpora.write(
         docs,
         {"rivers/nile.md": "# Nile\n## Source\nIt is in Rome.\n## End\nEgypt."},
     )
@@ -235,59 +181,6 @@ def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
         verify.run()
 
 
-def _change(draw, docs):
-    """Adds, rewrites or removes some files."""
-    words = ["the", "river", "of", "Rome", "fire", "in", "London", "Ada", "was"]
-    for _ in range(draw.randint(1, 4)):
-        path = docs / f"{draw.randint(0, 9)}.md"
-        if path.exists() and draw.random() < 0.4:
-            path.unlink()
-        else:
-            text = " ".join(draw.choices(words, k=draw.randint(1, 30)))
-            path.write_text(
-                f"---\ntags: {draw.choice('xy')}\n---\n"
-                f"# T{draw.randint(0, 3)}\n{text}.\n## S\n{text[:20]}"
-            )
-
-
-NUM_STEPS = 12
-
-
-@pytest.mark.slow
-def test_random_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir):
-    draw = random.Random(0)
-    docs, corpus = tmp_path / "docs", str(tmp_path / "corpus")
-    _write(docs, FILES)
-    _create(docs, corpus, model_dir, fields=("tags",))
-    called = {}
-    for _ in range(NUM_STEPS):
-        _change(draw, docs)
-        if draw.random() < 0.2:
-            realm.CompactCorpus(corpus=corpus).run()
-        else:
-            realm.SyncCorpus(corpus=corpus, yes=True).run()
-        # What a block is called says the same for ever.
-        state = LiveCorpus(corpus).state()
-        for name, text in zip(
-            state.block_ids().tolist(), state.records().texts, strict=True
-        ):
-            assert called.setdefault(name, text) == text
-    realm.SyncCorpus(corpus=corpus).run()
-    _create(docs, tmp_path / "anew", model_dir, fields=("tags",))
-    (blocks, rows), (wanted, wanted_rows) = map(
-        _contents, (corpus, tmp_path / "anew")
-    )
-    assert blocks == wanted
-    np.testing.assert_allclose(rows, wanted_rows, atol=1e-5)
-    _assert_same_answers(corpus, tmp_path / "anew")
-    for tag in "xy":
-        found, other = (
-            _outputs(each, QUESTIONS, f"tags={tag}")["candidate_text"]
-            for each in (corpus, tmp_path / "anew")
-        )
-        assert np.sort(found).tolist() == np.sort(other).tolist()
-
-
 @pytest.mark.slow
 def test_one_graph_takes_all_states_of_all_corpora(tmp_path, model_dir):
     docs, corpora = tmp_path / "docs", [tmp_path / "a", tmp_path / "b"]
@@ -297,17 +190,21 @@ def test_one_graph_takes_all_states_of_all_corpora(tmp_path, model_dir):
         version = live.version(live.manifest().state)
         return pathlib.Path(version.file("saved_model.pb")).read_bytes()
 
-    _write(docs, {"ada.txt": "Ada was in London, in Paris and in Rome."})
+    live_corpora.write(
+        docs, {"ada.txt": "Ada was in London, in Paris and in Rome."}
+    )
     _create(docs, corpora[0], model_dir)
     first = graph(corpora[0])
     texts = [*(200 * ["The Nile flows."]), "Fire was in the city."]
     rows = [
         {"id": n, "title": f"{n}", "text": text} for n, text in enumerate(texts)
     ]
-    _write(docs, {"nile.jsonl": "\n".join(map(json.dumps, rows))})
+    live_corpora.write(docs, {"nile.jsonl": "\n".join(map(json.dumps, rows))})
     realm.SyncCorpus(corpus=str(corpora[0])).run()
-    assert len(_contents(corpora[0])[0]) == 202
-    found = _outputs(corpora[0], ["fire, city"])["candidate_text"][0]
+    assert len(live_corpora.contents(corpora[0])[0]) == 202
+    found = live_corpora.outputs(corpora[0], ["fire, city"])["candidate_text"][
+        0
+    ]
     assert b"Fire was in the city." in found.tolist()
     # The kept one is damaged: another is traced.
     (kept,) = (
@@ -318,11 +215,11 @@ def test_one_graph_takes_all_states_of_all_corpora(tmp_path, model_dir):
     kept.write_bytes(b"")
     _create(docs, corpora[1], model_dir)
     assert kept.read_bytes() == graph(corpora[1])
-    _assert_same_answers(*corpora)
+    live_corpora.assert_same_answers(*corpora)
     assert graph(corpora[0]) == first
     # Places in texts that two bytes cannot say need another graph, and
     # what an older version exported has none of these.
-    _write(docs, {"long.txt": " ".join(20 * ["x" * 10_000])})
+    live_corpora.write(docs, {"long.txt": " ".join(20 * ["x" * 10_000])})
     realm.SyncCorpus(corpus=str(corpora[0])).run()
     assert graph(corpora[0]) != first
     card = LiveCorpus(corpora[1]).version(1).file("assets.extra/card.json")
@@ -330,7 +227,7 @@ def test_one_graph_takes_all_states_of_all_corpora(tmp_path, model_dir):
     del facts["tables"]
     pathlib.Path(card).write_text(json.dumps(facts))
     realm.SyncCorpus(corpus=str(corpora[1])).run()
-    _assert_same_answers(*corpora)
+    live_corpora.assert_same_answers(*corpora)
 
 
 # Of blocks, by id.
@@ -340,7 +237,7 @@ FIELDS = {0: b"tags=b; date=2023-01-01", 2: b"tags=a|b; date=2024-05-01"}
 @pytest.mark.slow
 def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
-    _write(
+    live_corpora.write(
         docs,
         {
             "nile.md": "---\ntags: [a, b]\ndate: 2024-05-01\n---\n"
@@ -358,7 +255,7 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
         ("tags!=b", {1}),
         ("date<2023", set()),
     ):
-        found = _outputs(corpus, ["Egypt?", ""], filter)
+        found = live_corpora.outputs(corpus, ["Egypt?", ""], filter)
         ids = found["candidate_block_id"]
         assert set(ids[0].tolist()) - {-1} == wanted
         assert set(ids[1].tolist()) == {-1}
@@ -371,7 +268,7 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
         )
         assert told == {n: FIELDS.get(n, b"") for n in ids[0].tolist()}
     with pytest.raises(RequestError, match="no field of this corpus"):
-        _outputs(corpus, ["Egypt?"], "tag=a")
+        live_corpora.outputs(corpus, ["Egypt?"], "tag=a")
     ask = realm.Ask(
         question="Egypt?",
         saved_model=str(corpus / "saved_model"),
@@ -381,7 +278,9 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     assert view.answer.text == "Ada was in Rome."
     assert view.answer.fields == "tags=b; date=2023-01-01"
     # Another date, in the graph that there is.
-    _write(docs, {"ada.md": "---\ndate: 2022-01-01\n---\nAda was in Rome."})
+    live_corpora.write(
+        docs, {"ada.md": "---\ndate: 2022-01-01\n---\nAda was in Rome."}
+    )
     realm.SyncCorpus(corpus=str(corpus)).run()
     (view,) = dataclasses.replace(ask, filter="date<2023").run()
     assert view.answer.fields == "date=2022-01-01"
@@ -393,10 +292,10 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
 @pytest.mark.parametrize("kind", ["ivf", "scann"])
 def test_other_kinds_of_index(tmp_path, model_dir, kind):
     """Every block may be found, so that any kind can search for them."""
-    _write(tmp_path / "docs", FILES)
+    live_corpora.write(tmp_path / "docs", FILES)
     corpus = tmp_path / "corpus"
     _create(tmp_path / "docs", corpus, model_dir, kind=kind)
-    titles = _outputs(corpus, ["Nile"])["candidate_title"][0]
+    titles = live_corpora.outputs(corpus, ["Nile"])["candidate_title"][0]
     assert b"Nile" in titles.tolist()
 
 
@@ -405,12 +304,12 @@ def test_documents_come_and_go(tmp_path, copied, capsys):
     sync = realm.SyncCorpus(corpus=str(corpus), yes=True)
     # A "#" in the id of a row is part of it.
     line = {"id": "n#[1]", "title": "Bach", "text": "Bach was in Leipzig."}
-    _write(docs, {"more.jsonl": json.dumps(line)})
+    live_corpora.write(docs, {"more.jsonl": json.dumps(line)})
     sync.run()
     found = LiveCorpus(corpus).state().rows()
     assert found["docs/more.jsonl#n#[1]"]["text"] == "Bach was in Leipzig."
     assert len(found) == 8
-    _write(docs, {"ada.txt": "Ada was in Egypt."})
+    live_corpora.write(docs, {"ada.txt": "Ada was in Egypt."})
     sync.run()
     shutil.rmtree(docs / "rivers")
     for name in ("more.jsonl", "fire.pdf"):
@@ -430,7 +329,7 @@ def test_documents_come_and_go(tmp_path, copied, capsys):
         dataclasses.replace(sync, drop="dosc").run()
     assert LiveCorpus(corpus).manifest().state == 4
     capsys.readouterr()
-    _write(docs, {"new.md": "# New\nIt is new."})
+    live_corpora.write(docs, {"new.md": "# New\nIt is new."})
     assert cli.main(["corpus", "status", str(corpus), "--list"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("state 4: 3 documents, 3 blocks (0 of them")
@@ -475,7 +374,7 @@ PLACES = {
 def small_corpus(tmp_path_factory, model_dir):
     """A corpus of one document."""
     root = tmp_path_factory.mktemp("small")
-    _write(root / "docs", {"ada.txt": "Ada was in London."})
+    live_corpora.write(root / "docs", {"ada.txt": "Ada was in London."})
     _create(root / "docs", root / "corpus", model_dir)
     return root
 
@@ -491,8 +390,10 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
     shutil.copytree(small_corpus / "docs", docs)
     shutil.copytree(small_corpus / "corpus", corpus)
     realm.SyncCorpus(corpus=str(corpus), drop="docs", add=docs).run()
-    before = _outputs(corpus, QUESTIONS)
-    _write(docs, {"nile.txt": "The Nile flows to Egypt.", "ada.txt": "Ada!"})
+    before = live_corpora.outputs(corpus, live_corpora.QUESTIONS)
+    live_corpora.write(
+        docs, {"nile.txt": "The Nile flows to Egypt.", "ada.txt": "Ada!"}
+    )
     owner, name = PLACES[place]
     function = getattr(owner, name)
 
@@ -510,18 +411,18 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
     manifest = LiveCorpus(corpus).manifest()
     assert (manifest.state > 1) == is_new
     if not is_new:
-        found = _outputs(corpus, QUESTIONS)
+        found = live_corpora.outputs(corpus, live_corpora.QUESTIONS)
         assert found["answer"].tolist() == before["answer"].tolist()
     # Meanwhile the documents change again, or they do not.
     if is_done:
-        _write(docs, {"nile.txt": "The Nile is a river."})
+        live_corpora.write(docs, {"nile.txt": "The Nile is a river."})
     sync.run()
-    blocks, _ = _contents(corpus)
+    blocks, _ = live_corpora.contents(corpus)
     nile = "is a river" if is_done else "flows to Egypt"
     assert [block[2] for block in blocks] == ["Ada!", f"The Nile {nile}."]
     ids = LiveCorpus(corpus).state().block_ids()
     assert len(set(ids)) == len(ids) and 0 not in ids
-    found = _outputs(corpus, ["Nile?"])
+    found = live_corpora.outputs(corpus, ["Nile?"])
     assert set(found["candidate_text"][0]) - {b""} == {
         block[2].encode() for block in blocks
     }
@@ -542,7 +443,7 @@ def test_what_a_killed_create_made_otherwise_is_made_anew(
         vocabulary_path, str(tmp_path / "model"), projection_dim=8, seed=4
     )
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
-    _write(docs, {"ada.txt": 30 * "Ada was in London. "})
+    live_corpora.write(docs, {"ada.txt": 30 * "Ada was in London. "})
 
     def killed(*arguments, **options):
         raise KeyboardInterrupt
@@ -554,11 +455,11 @@ def test_what_a_killed_create_made_otherwise_is_made_anew(
     options = {"max_block_length": 40}
     _create(docs, corpus, other, **options)
     _create(docs, tmp_path / "other", other, **options)
-    found, rows = _contents(corpus)
-    wanted, wanted_rows = _contents(tmp_path / "other")
+    found, rows = live_corpora.contents(corpus)
+    wanted, wanted_rows = live_corpora.contents(tmp_path / "other")
     assert found == wanted and len(found) > 2
     np.testing.assert_array_equal(rows, wanted_rows)
-    _write(docs, {"nile.txt": "The Nile is a river."})
+    live_corpora.write(docs, {"nile.txt": "The Nile is a river."})
     realm.SyncCorpus(corpus=str(corpus)).run()
     ids = LiveCorpus(corpus).state().block_ids()
     assert len(ids) == len(found) + 1 == len(set(ids))
@@ -581,10 +482,10 @@ def test_what_is_absent_is_not_removed(copied, monkeypatch, capsys):
     same = ["added           0", "changed         0", "removed         0"]
     same += ["the same        6"]
     # A file that cannot be understood keeps its own.
-    _write(docs, {"fire.pdf": b"%PDF-"})
+    live_corpora.write(docs, {"fire.pdf": b"%PDF-"})
     check(same, "docs/fire.pdf", status=3)
     # A source with anything that the disk does not give keeps all.
-    _write(docs, {"new.txt": "New.", "ada.txt": "Ada was in Rome."})
+    live_corpora.write(docs, {"new.txt": "New.", "ada.txt": "Ada was in Rome."})
     (docs / "cities.csv").unlink()
     (docs / "link.txt").symlink_to("gone.txt")
     check(same, "No such file or directory")
@@ -644,7 +545,7 @@ def test_much_is_removed_only_if_somebody_says_so(copied, monkeypatch, capsys):
         assert _sync(corpus) == 3
     assert "Type yes if they shall be" in asked[1]
     # All of a source needs a word.
-    _write(docs.parent, {"more/x.txt": "X."})
+    live_corpora.write(docs.parent, {"more/x.txt": "X."})
     assert _sync(corpus, "--add", str(docs.parent / "more")) == 3
     (docs.parent / "more/x.txt").unlink()
     for options in ("--yes",), ("--max-removed", "1"), ():
@@ -659,7 +560,9 @@ def test_much_is_removed_only_if_somebody_says_so(copied, monkeypatch, capsys):
 def test_sources_of_equal_names_and_what_they_leave_out(copied, capsys):
     docs, corpus = copied
     other = docs.parent / "other/docs"
-    _write(other, {"ada.txt": "Ada was in Rome.", "x.log.txt": "X."})
+    live_corpora.write(
+        other, {"ada.txt": "Ada was in Rome.", "x.log.txt": "X."}
+    )
     options = ["--add", str(other), "--exclude", "*.log.txt"]
     for _ in range(2):
         assert _sync(corpus, *options) == 3
@@ -682,7 +585,7 @@ def test_a_feed_is_a_source_of_its_own(copied):
     assert feed.update([row], deletes=["8"])["documents"] == 7
     assert feed.update([row])["blocks_embedded"] == 1
     assert LiveCorpus(corpus).manifest().state == 2
-    _write(docs, {"new.txt": "New."})
+    live_corpora.write(docs, {"new.txt": "New."})
     assert _sync(corpus) == 3
     rows = LiveCorpus(corpus).state().rows()
     assert rows["feed#7"]["text"] == "Oslo is in Norway."
@@ -715,7 +618,9 @@ def test_a_missing_model_is_named_with_its_option(tmp_path):
 
 def test_two_rows_of_one_id_are_no_documents(tmp_path, model_dir):
     line = '{"id": "1", "title": "T", "text": "%s"}\n'
-    _write(tmp_path, {"docs/x.jsonl": line % "One." + line % "Two."})
+    live_corpora.write(
+        tmp_path, {"docs/x.jsonl": line % "One." + line % "Two."}
+    )
     with pytest.raises(InputError, match=r"x.jsonl:2 have one id"):
         _create(tmp_path / "docs", tmp_path / "corpus", model_dir)
     assert not (tmp_path / "corpus").exists()
@@ -740,7 +645,7 @@ def test_another_model_is_refused(copied, tmp_path):
         sync.run()
     metadata.write_text(json.dumps(known))
     sync.run()
-    assert len(_contents(corpus)[0]) == 8
+    assert len(live_corpora.contents(corpus)[0]) == 8
 
 
 def test_another_backend_traces_no_graph(created, model_dir, monkeypatch):
