@@ -257,7 +257,7 @@ class RealmClient:
             RealmServerError: As `ask`.
         """
         return self._predict(
-            questions, signatures.RETRIEVE, _to_retrieved, filter
+            questions, signatures.RETRIEVE, to_retrieved, filter
         )
 
     def embed(self, questions: list[str]) -> list[list[float]]:
@@ -494,7 +494,10 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
     )
 
 
-def _to_retrieved(outputs, *, count):
+def to_retrieved(
+    outputs: Mapping[str, list], *, count: int
+) -> list[list[RetrievedBlock]]:
+    """Blocks from the outputs of `retrieve`; see `to_answers`."""
     rows = _rows(outputs, count)
     return [_real_blocks(_records(RetrievedBlock, row)) for row in rows]
 

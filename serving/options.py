@@ -1,8 +1,10 @@
 """The options of `realm serve`, and the checks that need no model."""
 
+import importlib.util
 import socket
 import ssl
 from dataclasses import dataclass
+from typing import Literal
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
@@ -49,6 +51,10 @@ class ServerOptions:
     max_merged_size: int = 32
     """questions of concurrent requests that are run as one batch; 1 runs each
     request by itself"""
+    mcp: Literal["http", "stdio"] | None = None
+    """offer tools to assistants by the Model Context Protocol: at /mcp of the
+    REST port (http), or on standard input and output with no port at all (stdio,
+    for a program that starts this command); needs `pip install 'realm-tf[mcp]'`"""
     log_questions: bool = False
     """write the questions to the log on stderr, too, and messages of errors,
     which may quote them"""
@@ -78,10 +84,15 @@ class ServerOptions:
             raise InputError("--host is empty: expected a name or an address.")
         if self.tls_client_ca and not self.tls:
             raise InputError("--tls-client-ca needs --tls.")
+        if self.mcp and importlib.util.find_spec("mcp") is None:
+            raise InputError(
+                "--mcp needs the package mcp: `pip install 'realm-tf[mcp]'`."
+            )
         saved_models.find_version(self.saved_model)
         check_tls(ssl.PROTOCOL_TLS_SERVER, ca=self.tls_client_ca, own=self.tls)
         # gRPC would share a port silently where its owner allows it.
-        bind(self.host, self.grpc_port, flag="--grpc-port").close()
+        if self.mcp != "stdio":
+            bind(self.host, self.grpc_port, flag="--grpc-port").close()
 
 
 def bind(host: str, port: int, *, flag: str) -> socket.socket:

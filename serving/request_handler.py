@@ -19,6 +19,7 @@ from realm_tf.export import signatures
 from realm_tf.serving.access import key_of
 from realm_tf.serving.access import restricted
 from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.documents import Documents
 from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
@@ -57,6 +58,7 @@ class RequestHandler:
         options: `ServerOptions`.
         versions: `Versions`.
         metrics: `ServingMetrics`.
+        documents: `Documents` of the corpus, if the model is of one.
         num_pending: int. Requests accepted and not yet answered.
         is_draining: bool. Whether no request is accepted any more.
     """
@@ -79,6 +81,7 @@ class RequestHandler:
         self.num_pending = 0
         self.is_draining = False
         self.versions = versions
+        self.documents = Documents(options.saved_model)
         self._api_keys = api_keys
         self._lock = threading.Lock()
         metrics.pending.set_function(lambda: self.num_pending)

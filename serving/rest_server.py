@@ -13,12 +13,14 @@ References:
 import asyncio
 import functools
 import ipaddress
+import os
 import pathlib
 import re
 import socket
 import ssl
 import threading
 import time
+from urllib.parse import parse_qs
 from urllib.parse import unquote
 from urllib.parse import urlsplit
 
@@ -33,6 +35,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request
+from starlette.responses import FileResponse
 from starlette.responses import PlainTextResponse
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -40,6 +43,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from realm_tf.serving import documents
 from realm_tf.serving import grpc_server
 from realm_tf.serving import tensors
 from realm_tf.serving.client import MODEL_NAME
@@ -63,6 +67,12 @@ _PROTECTION = {
     # Files of the page are asked for again, and answered 304 by their ETag.
     "Cache-Control": "no-cache",
 }
+# Of a document: shown with its styles, and without scripts, forms or frames.
+_SANDBOX = (
+    "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+)
+# With a key.
+_MOST_FORM_BYTES = 4096
 _PROBES = ("/healthz", "/readyz")
 PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
 # TF Serving's default (prometheus_exporter.cc).
@@ -187,14 +197,36 @@ class RestApi:
 
     def app(self) -> Starlette:
         """The endpoints; the page's files for every other path."""
+        routes, lifespan = [], None
+        if self._handler.options.mcp:
+            from realm_tf.serving import mcp_server
+
+            manager = mcp_server.manager(self._handler)
+
+            async def tools(request):
+                self._check_access(request)
+                # It answers as a response does.
+                return manager.handle_request
+
+            routes.append(Route("/mcp", tools, methods=["GET", "POST"]))
+
+            def lifespan(app):
+                return manager.run()
+
         return Starlette(
             routes=[
+                *routes,
                 Route("/v1/{path:path}", self.models, methods=["GET", "POST"]),
                 Route(METRICS_PATH, self.metrics, methods=["GET"]),
                 Route("/about.json", self.about, methods=["GET"]),
                 # Whether the process answers at all; needs no key.
                 Route("/healthz", PlainTextResponse("ok"), methods=["GET"]),
                 Route("/readyz", self.readyz, methods=["GET"]),
+                Route(
+                    "/documents/{block_id:int}",
+                    self.document,
+                    methods=["GET", "POST"],
+                ),
                 Mount("/", StaticFiles(directory=PAGE_DIRECTORY, html=True)),
             ],
             middleware=[
@@ -205,6 +237,7 @@ class RestApi:
                 RequestError: _on_request_error,
                 HTTPException: _on_http_error,
             },
+            lifespan=lifespan,
         )
 
     async def _guard(self, request: Request, call_next) -> Response:
@@ -300,13 +333,46 @@ class RestApi:
             }
         return Answer({"model": MODEL_NAME, "version": version, **facts})
 
+    async def document(self, request: Request) -> Response:
+        """The file of a block's document, which can run nothing in a browser.
+
+        A link carries no header: a page with a key sends it as a form does.
+        """
+        headers = request.headers
+        if request.method == "POST":
+            form = await _read_body(request, _MOST_FORM_BYTES)
+            keys = parse_qs(form.decode("latin-1")).get("key", [""])
+            headers = {"x-api-key": keys[0]}
+        if self._check_access(request, headers).required_filter:
+            raise RequestError(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "This key sees a part of the documents, and a file may hold "
+                "others: ask for a key without a filter.",
+            )
+        served = self._handler.documents
+        block_id = request.path_params["block_id"]
+        path = await self._in_thread(
+            lambda: served.path(served.of_block(block_id))
+        )
+        kind, is_shown = documents.content_type(path)
+        return FileResponse(
+            path,
+            media_type=kind,
+            filename=os.path.basename(path),
+            content_disposition_type="inline" if is_shown else "attachment",
+            # Browsers show no PDF in a sandbox, and run nothing of one here.
+            headers={}
+            if kind == documents.PDF
+            else {"Content-Security-Policy": _SANDBOX},
+        )
+
     async def _in_thread(self, function, *arguments):
         # TensorFlow blocks, and so does the JSON of a large batch.
         return await anyio.to_thread.run_sync(
             function, *arguments, limiter=self._threads
         )
 
-    def _check_access(self, request: Request) -> RequestRecord:
+    def _check_access(self, request: Request, headers=None) -> RequestRecord:
         """Of all but the probes and the page's own files."""
         record = RequestRecord(
             f"{request.method} {request.url.path}",
@@ -314,7 +380,8 @@ class RestApi:
             request_id=request.state.request_id,
         )
         peer = request.client.host if request.client else ""
-        self._handler.check_key(request.headers, record, peer)
+        headers = request.headers if headers is None else headers
+        self._handler.check_key(headers, record, peer)
         return record
 
     def _describe(self, record, version, verb) -> Response:
@@ -398,7 +465,7 @@ class RestServer:
             # Beside our log, only what is a defect.
             log_level="error",
             access_log=False,
-            lifespan="off",
+            lifespan="on" if handler.options.mcp else "off",
             ws="none",
             proxy_headers=False,
             server_header=False,

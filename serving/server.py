@@ -68,8 +68,12 @@ class RunningServer:
         self._grpc = None
         load = load or self._load
         with contextlib.ExitStack() as on_failure:
-            bound = bind(options.host, options.rest_port, flag="--rest-port")
-            on_failure.callback(bound.close)
+            by_port = options.mcp != "stdio"
+            if by_port:
+                bound = bind(
+                    options.host, options.rest_port, flag="--rest-port"
+                )
+                on_failure.callback(bound.close)
             self._versions = Versions(
                 options.saved_model,
                 load=lambda directory: load(directory, counted),
@@ -84,12 +88,13 @@ class RunningServer:
                 metrics=counted,
                 api_keys=api_keys,
             )
-            self._grpc = GrpcServer(self.handler, options)
-            # Versions may have changed before the health service was there.
-            self._grpc.update_health()
-            self.target = self._grpc.target
-            self._rest = RestServer(self.handler, bound)
-            self.rest_url = self._rest.url
+            if by_port:
+                self._grpc = GrpcServer(self.handler, options)
+                # Versions may have changed before the health service was there.
+                self._grpc.update_health()
+                self.target = self._grpc.target
+                self._rest = RestServer(self.handler, bound)
+                self.rest_url = self._rest.url
             on_failure.pop_all()
 
     def __enter__(self) -> "RunningServer":
@@ -111,12 +116,14 @@ class RunningServer:
         """
         deadline = time.monotonic() + grace_seconds
         self.handler.is_draining = True
-        self._rest.stop(grace_seconds=grace_seconds)
-        self._grpc.stop(grace_seconds=grace_seconds).wait()
-        self._rest.join(max(0.0, deadline - time.monotonic()))
+        if self._grpc is not None:
+            self._rest.stop(grace_seconds=grace_seconds)
+            self._grpc.stop(grace_seconds=grace_seconds).wait()
+            self._rest.join(max(0.0, deadline - time.monotonic()))
         # Requests that outlived the grace must not hold up the exit.
         ended = self._versions.stop(timeout_seconds=_CANCEL_SECONDS)
-        self._rest.join(_CANCEL_SECONDS)
+        if self._grpc is not None:
+            self._rest.join(_CANCEL_SECONDS)
         return ended
 
     def describe(self) -> str:
@@ -175,7 +182,8 @@ def serve_until_signal(options: ServerOptions) -> None:
     """Serves until SIGTERM or Ctrl-C; for the main thread of a process.
 
     Prints one line when it is ready, and writes the log to stderr. Ends the
-    process if a load does not end.
+    process if a load does not end. With `mcp="stdio"` it prints nothing else
+    than the protocol, and ends with its standard input.
 
     Args:
         options: `ServerOptions`, checked.
@@ -190,7 +198,13 @@ def serve_until_signal(options: ServerOptions) -> None:
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
     memory.keep_imports()
     with metrics.logged_to_stderr():
-        _serve_until_signal(options)
+        if options.mcp == "stdio":
+            from realm_tf.serving import mcp_server
+
+            with RunningServer(options) as running:
+                mcp_server.make(running.handler).run("stdio")
+        else:
+            _serve_until_signal(options)
 
 
 def _serve_until_signal(options):

@@ -15,7 +15,9 @@ states, and no other block gets it.
 
 import dataclasses
 import functools
+import glob
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
@@ -172,6 +175,23 @@ class State:
             if row["id"] not in removed
         }
 
+    def row_of(self, block_id: int) -> dict | None:
+        """The row of the document of a block; `None` if it is gone."""
+        for (segment, removed), rows in zip(
+            self.segments, self._rows, strict=True
+        ):
+            for row in rows[segment.block_ids[rows] == block_id]:
+                return _named(segment, segment.owners[row], removed)
+        return None
+
+    def document(self, name: str) -> tuple[dict, list[int]] | None:
+        """The row of a document, and the ids of its blocks."""
+        for segment, removed in self.segments:
+            if row := _named(segment, name, removed):
+                owned = [owner == name for owner in segment.owners]
+                return row, segment.block_ids[owned].tolist()
+        return None
+
     @functools.cached_property
     def _rows(self) -> list[np.ndarray]:
         """Which blocks of each segment are there."""
@@ -230,6 +250,13 @@ class State:
         return [fields[owner] for owner in self.owners()]
 
 
+def _named(segment, name, removed):
+    """The row of a document of a segment; `None` if it is not there."""
+    if name in removed:
+        return None
+    return next((row for row in segment.rows() if row["id"] == name), None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Manifest:
     """What corpus.json holds.
@@ -252,6 +279,12 @@ class Manifest:
     next_id: int
 
 
+def _files(source):
+    """The regular files of a path, or of a pattern."""
+    found = [source] if os.path.exists(source) else glob.iglob(source)
+    return filter(os.path.isfile, found)
+
+
 class LiveCorpus:
     """A directory of `realm corpus`, given by its path."""
 
@@ -263,6 +296,39 @@ class LiveCorpus:
 
     def __str__(self):
         return self.path
+
+    @classmethod
+    def of_export(cls, path: str) -> "LiveCorpus | None":
+        """The corpus of an export or of the directory of its exports."""
+        if is_remote(path):
+            return None
+        base = os.path.abspath(path)
+        for each in (base, os.path.dirname(base)):
+            corpus = cls(os.path.dirname(each))
+            if os.path.basename(each) == _SAVED_MODEL and corpus.exists:
+                return corpus
+        return None
+
+    def path_of(self, row: dict, manifest: Manifest) -> str | None:
+        """The file of a document, if it is there and below a source.
+
+        Args:
+            row: dict. As of `State.rows`.
+            manifest: `Manifest`.
+        """
+        sources = manifest.settings["documents"]
+        folders = [each for each in sources if os.path.isdir(each)]
+        if folders:
+            path = os.path.join(os.path.commonpath(folders), row["file"])
+            path = os.path.realpath(path)
+            for folder in map(os.path.realpath, folders):
+                if path.startswith(folder + os.sep) and os.path.isfile(path):
+                    return path
+        named = (each for each in sources if each not in folders)
+        for path in itertools.chain.from_iterable(map(_files, named)):
+            if os.path.basename(path) == row["file"]:
+                return os.path.realpath(path)
+        return None
 
     @property
     def exists(self) -> bool:

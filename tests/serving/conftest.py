@@ -14,12 +14,17 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from document_site import ALL
+from document_site import PART
+from document_site import WORDS
 from rest_client import Client
 from tensorflow.core.protobuf import meta_graph_pb2
 from version_world import World
 from waiting import wait_for
 
+import realm_tf as realm
 from realm_tf.artifacts import saved_models
+from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving import server
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.server import RunningServer
@@ -296,3 +301,30 @@ def world(tmp_path):
     yield world
     world.stop()
     wait_for(lambda: world.open_versions() == [])
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, model_dir):
+    """A server of twelve documents, of which one key sees the even ones."""
+    root = tmp_path_factory.mktemp("site")
+    (root / "docs").mkdir()
+    for number in range(12):
+        word = WORDS[number % len(WORDS)]
+        parity = ("even", "odd")[number % 2]
+        (root / f"docs/{number}.md").write_text(
+            f"---\nparity: {parity}\nnumber: {number}\n---\n"
+            f"The {word} is {parity}."
+        )
+    realm.CreateCorpus(
+        documents=str(root / "docs"),
+        output=str(root / "corpus"),
+        model=model_dir,
+        fields=("parity", "number"),
+    ).run()
+    (root / "keys").write_text(f"{ALL}\n{PART} parity=even\n")
+    with server.start(
+        LiveCorpus(root / "corpus").saved_model,
+        api_key_file=str(root / "keys"),
+        mcp="http",
+    ) as running:
+        yield running

@@ -6,6 +6,9 @@ import backends
 import grpc
 import pytest
 import tensorflow as tf
+from document_site import ALL
+from document_site import PART
+from document_site import WORDS
 from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
@@ -15,41 +18,10 @@ from rest_client import Client
 from stock_requests import predict_request
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-import realm_tf as realm
-from realm_tf.artifacts.live_corpus import LiveCorpus
-from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
 
 pytestmark = backends.exports
-
-ALL, PART = "0123456789abcdef-all", "0123456789abcdef-part"
-WORDS = ["Nile", "Rome", "Ada", "fire", "river", "Egypt"]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, model_dir):
-    """A server of twelve documents, of which one key sees the even ones."""
-    root = tmp_path_factory.mktemp("site")
-    (root / "docs").mkdir()
-    for number in range(12):
-        word = WORDS[number % len(WORDS)]
-        parity = ("even", "odd")[number % 2]
-        (root / f"docs/{number}.md").write_text(
-            f"---\nparity: {parity}\nnumber: {number}\n---\n"
-            f"The {word} is {parity}."
-        )
-    realm.CreateCorpus(
-        documents=str(root / "docs"),
-        output=str(root / "corpus"),
-        model=model_dir,
-        fields=("parity", "number"),
-    ).run()
-    (root / "keys").write_text(f"{ALL}\n{PART} parity=even\n")
-    with server.start(
-        LiveCorpus(root / "corpus").saved_model, api_key_file=str(root / "keys")
-    ) as running:
-        yield running
 
 
 def _client(site, key):
