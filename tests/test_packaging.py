@@ -90,7 +90,7 @@ def test_other_files_are_package_data(config, folders):
     ("where", "extras"),
     [
         *(
-            (folder, {"gcp", "jax", "garden", "int8", "dask"})
+            (folder, {"gcp", "jax", "garden", "mcp", "dask"})
             for folder in FOLDERS
         ),
         ("tests", {"dev"}),
