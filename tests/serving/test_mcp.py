@@ -12,7 +12,6 @@ from document_site import ALL
 from document_site import PART
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from rest_client import PREDICT
 from rest_client import Client
 
 pytestmark = backends.exports
@@ -123,14 +122,13 @@ def test_a_program_starts_the_server_itself(saved_model):
 
 def test_the_langchain_retriever_of_the_guide(site, monkeypatch):
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
-    (code,) = re.findall(
-        r"LangChain\n\n```python\n(.*?)```", GUIDE.read_text(), re.S
+    search, langchain, *_ = re.findall(
+        r"```python\n(.*?)```", GUIDE.read_text(), re.S
     )
     names = {}
-    exec(code, names)
-    retriever = names["RealmRetriever"](
-        url=f"{site.rest_url}{PREDICT}", headers={"x-api-key": PART}
-    )
+    exec(search + langchain, names)
+    options = {"server": site.rest_url, "api_key": PART}
+    retriever = names["RealmRetriever"](options=options)
     found = retriever.invoke("Nile")
     assert len(found) == 6
     assert {"page_content": "The Nile is even."}.items() <= dict(
