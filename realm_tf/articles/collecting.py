@@ -17,6 +17,7 @@ from realm_tf.articles import converted
 from realm_tf.articles import documents
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.articles import recurring
 from realm_tf.articles import rows
 from realm_tf.articles.pages import Unreadable
 from realm_tf.articles.pages import valid_text
@@ -30,11 +31,6 @@ _DOCUMENTS = {each.name for each in (*documents.FORMATS, *converted.FORMATS)}
 _OF_FILES = _DOCUMENTS | {"csv"}
 _READ_BYTES = 1 << 20
 NO_TEXT = "it has no text"
-# Our choice: what recurs on fewer pages is no sign, more of the text is no menu,
-# and a title or a date may stand between what recurs.
-_LEAST_PAGES = 5
-_MOST_RECURRING = 0.8
-_MOST_BETWEEN = 3
 # Reads documents, and the markup of wikis: nothing in one can hold up the rest.
 _WORKER = Worker()
 # In a filter: between conditions, and between the alternatives of one.
@@ -114,57 +110,9 @@ def collect(
             found.unread[file] = NO_TEXT
         found.dropped += dropped
         found.rows.update(read)
-    if num_empty := _drop_recurring(found.rows):
+    if num_empty := recurring.drop(found.rows):
         found.dropped["empty"] += num_empty
     found.rows = dict(sorted(found.rows.items()))
-    return found
-
-
-def _drop_recurring(rows):
-    """Drops what stands around the text on most HTML pages, such as menus
-    without a role and notices, from all but the first of them: whatever it says
-    can still be found. Returns the number of sections that are left empty."""
-    files = collections.defaultdict(list)
-    for row in rows.values():
-        if documents.HTML.is_named(row["file"]):
-            files[row["file"]] += row["text"].split("\n")
-    num_files = collections.Counter(
-        line for lines in files.values() for line in set(lines)
-    )
-    common = {line for line, num in num_files.items() if 2 * num > len(files)}
-    at_edges = {
-        file: _at_edge(lines, common) | _at_edge(lines[::-1], common)
-        for file, lines in files.items()
-    }
-    length = dropped = 0
-    for file, lines in files.items():
-        length += sum(map(len, lines))
-        dropped += sum(len(line) for line in lines if line in at_edges[file])
-    # Versions of one page have their text in common.
-    if len(files) < _LEAST_PAGES or dropped > _MOST_RECURRING * length:
-        return 0
-    seen, num_before = set(), len(rows)
-    for name, row in list(rows.items()):
-        edge, kept = at_edges.get(row["file"], ()), []
-        for line in row["text"].split("\n"):
-            if line not in edge or line not in seen:
-                kept.append(line)
-            if line in edge:
-                seen.add(line)
-        row["text"] = "\n".join(kept)
-        if not kept:
-            del rows[name]
-    return num_before - len(rows)
-
-
-def _at_edge(lines, common):
-    """The common lines before the text, between which few others stand."""
-    found, num_others = set(), 0
-    for line in lines:
-        if line in common:
-            found.add(line)
-        elif (num_others := num_others + 1) > _MOST_BETWEEN:
-            break
     return found
 
 

@@ -9,6 +9,7 @@ import email
 import email.policy
 import importlib
 import io
+import re
 import subprocess
 import sys
 
@@ -26,7 +27,36 @@ PANDOC = {
 }
 _TEXT = ("adoc", "asciidoc", "ipynb", "org", "rst", "tex")
 _SECONDS = 60
-_OPTIONS = "--to html --standalone --sandbox --wrap none +RTS -M2G -RTS"
+_OPTIONS = (
+    "--to html --standalone --sandbox --wrap none --syntax-highlighting=none "
+    "+RTS -M2G -RTS"
+)
+# Sphinx's names of directives, such as "py:function". Pandoc passes over any that
+# is not of letters alone, with all its text.
+_DIRECTIVE = re.compile(r"(?<=\.\. )[\w:.+-]+(?=::)")
+_LETTERS = {ord(mark): 0x3400 + ord(mark) for mark in ":_.+0123456789"}
+_MARKS = {letter: mark for mark, letter in _LETTERS.items()}
+# What Sphinx shows of a role's text: "title <target>", "~module.name".
+_ROLE = re.compile(
+    r'(<code class="interpreted-text"[^>]*>)[~!]?([^<]{0,200}?)(?:\s+&lt;[^<]{0,200}&gt;)?'
+    "(?=</code>)"
+)
+_CAPTION = re.compile(r'(<[^<>]* data-caption="([^"]+)"[^<>]*>)')
+# Of LaTeX: what pandoc does not know, and what shows nothing.
+_TEX = "".join(
+    rf"\newcommand{{\text{name}}}{{{text}}}"
+    for name, text in {
+        **{"bar": "|", "underscore": r"\_", "ellipsis": "…", "endash": "–"},
+        **{"periodcentered": "·", "trademark": "™", "euro": "€", "minus": "−"},
+    }.items()
+)
+_BODY = r"\begin{document}"
+_SKIPPED = re.compile(
+    r"Skipped '\\(?!(?:add\w+|begin|bibliography\w*|captionsetup|\w*color|end"
+    r"|fancy\w+|geometry|hspace|hypersetup|index|input|label|linespread|lstset"
+    r"|mark\w+|no\w+|page\w+|set\w+|sisetup|thispagestyle|use\w+|vspace)\b)"
+    r"([A-Za-z]+)(?:\[[^]]*\])?\{"
+)
 _BEGINNING = b"From "
 
 
@@ -53,8 +83,9 @@ def _parse_workbook(file, path):
             list(map(_shown, row)) for row in sheet.iter_rows(values_only=True)
         )
         rows = [row for row in rows if any(row)]
-        lines = table_rows.table_lines(
-            rows[0] if rows[1:] else [], rows[1:] or rows
+        lines = table_rows.lines_of(
+            [table_rows.Cell(text, is_header=not number) for text in row]
+            for number, row in enumerate(rows)
         )
         sections.append(html_sections.Section([sheet.title], "", lines))
     return book.properties.title or "", sections, {}
@@ -68,27 +99,32 @@ def _shown(value):
 
 
 def _parse_with_pandoc(file, path):
-    pypandoc = _library("pypandoc", path)
+    library = _library("pypandoc", path)
     extension = pages.extension_of(path)
+
+    def convert(content):
+        try:
+            return subprocess.run(
+                [
+                    library.get_pandoc_path(),
+                    f"--from={PANDOC[extension]}",
+                    *["--verbose"] * (extension == "tex"),
+                    *_OPTIONS.split(),
+                ],
+                input=content,
+                capture_output=True,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise pages.Unreadable(
+                f"pandoc takes more than {_SECONDS} seconds for it"
+            ) from error
+
     if extension in _TEXT:
-        content = pages.decoded(pages.read_all(file)).encode()
+        text = pages.decoded(pages.read_all(file))
+        done = _convert_text(convert, text, extension)
     else:
-        content = pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
-    try:
-        done = subprocess.run(
-            [
-                pypandoc.get_pandoc_path(),
-                f"--from={PANDOC[extension]}",
-                *_OPTIONS.split(),
-            ],
-            input=content,
-            capture_output=True,
-            timeout=_SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise pages.Unreadable(
-            f"pandoc takes more than {_SECONDS} seconds for it"
-        ) from error
+        done = convert(pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES))
     if done.returncode:
         reason = " ".join(done.stderr.decode("utf-8", "replace").split())
         if extension not in _TEXT:
@@ -98,17 +134,39 @@ def _parse_with_pandoc(file, path):
             f"it: {reason}",
             file=sys.stderr,
         )
-        lines = documents.paragraphs(content.decode())
+        lines = documents.paragraphs(text)
         return "", [html_sections.Section([], "", lines)], {}
     # Authors and abstract stand beside the title there; "-" is what pandoc calls
     # its standard input.
     markup = done.stdout.decode().replace("<title>-</title>", "", 1)
-    title, sections, fields = html_sections.read(
-        markup.replace('<header id="title-block-header">', "<div>", 1)
-    )
+    markup = markup.replace('<header id="title-block-header">', "<div>", 1)
+    markup = _CAPTION.sub(r"<p>\2</p>\1", _ROLE.sub(r"\1\2", markup))
+    markup = _DIRECTIVE.sub(lambda name: name[0].translate(_MARKS), markup)
+    title, sections, fields = html_sections.read(markup)
     fields.pop("generator", None)
     fields.pop("viewport", None)
     return title, sections, fields
+
+
+def _convert_text(convert, text, extension):
+    """What pandoc makes of markup that it does not know in part."""
+    if extension == "rst":
+        text = _DIRECTIVE.sub(lambda name: name[0].translate(_LETTERS), text)
+    elif extension == "org":
+        text = f"#+OPTIONS: ^:{{}}\n{text}"
+    elif extension == "tex":
+        text = _TEX + text
+    done = convert(text.encode())
+    if extension != "tex":
+        return done
+    body = set(re.findall(r"\\([A-Za-z]+)", text.split(_BODY, 1)[-1]))
+    unknown = set(_SKIPPED.findall(done.stderr.decode("utf-8", "replace")))
+    # Commands of packages show what they are given.
+    defined = [
+        rf"\newcommand{{\{name}}}[2][]{{#2}}" for name in sorted(unknown & body)
+    ]
+    again = convert(("".join(defined) + text).encode()) if defined else done
+    return done if again.returncode else again
 
 
 def _parse_mail(file, path):

@@ -20,7 +20,6 @@ _UNREAD_ROLES = (
     "menu",
     "menubar",
     "toolbar",
-    "tablist",
 )
 _UNREAD_NAME = re.compile(
     r"(?:^|\s)(?:headerlink|footnote-back|linenos|lineno|linenodiv|breadcrumbs?|skip-?link"
@@ -290,6 +289,10 @@ class _Walk:
 
 
 def _is_hidden(tag):
+    # A click shows the other tabs; pandoc hides a caption from those who hear
+    # the picture's text.
+    if tag.get("role") == "tabpanel" or tag.tag == "figcaption":
+        return False
     return (
         _UNREAD.match(tag.tag)
         or tag.get("role") in _UNREAD_ROLES

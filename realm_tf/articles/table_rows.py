@@ -39,7 +39,8 @@ def lines_of(rows: Iterable[list[Cell]]) -> list[str]:
 
     A cell that spans rows stands in each of them. One that spans columns
     stands in the first, and a header that does over all of them. Without
-    headers above, a header beside one cell is its name.
+    headers above, a header beside one cell is its name. Headers over empty cells
+    alone are the first line.
 
     Args:
         rows: iterable of lists of `Cell`. The first rows of headers alone are
@@ -51,7 +52,7 @@ def lines_of(rows: Iterable[list[Cell]]) -> list[str]:
     >>> lines_of([[name, two]]) + lines_of([[name], [two]])
     ['Stay: two nights.', 'Stay: two nights.']
     """
-    headers, lines = [], []
+    headers, lines, empty = [], [], set()
     for texts, are_headers in _grid(rows):
         if all(are_headers) and not lines:
             # Headers of groups of columns stand above those of columns.
@@ -59,12 +60,13 @@ def lines_of(rows: Iterable[list[Cell]]) -> list[str]:
                 " ".join(dict.fromkeys(filter(None, pair)))
                 for pair in _zip(headers, texts)
             ]
+            empty = set(range(len(headers)))
         elif not headers and are_headers == [True, False]:
             lines += table_lines(texts[:1], [texts[1:]])
         else:
             lines += table_lines(headers, [texts])
-    # Of headers alone nothing else is known.
-    return lines or table_lines([], [headers])
+            empty -= {number for number, text in enumerate(texts) if text}
+    return table_lines([], [[headers[n] for n in sorted(empty)]]) + lines
 
 
 def _grid(rows):

@@ -69,6 +69,47 @@ def test_a_file_without_a_title(tmp_path):
     assert _read(path) == {"A": "Text."}
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        (
+            "x.rst",
+            """.. py:function:: read(path, *, n=1)
+   :module: io
+
+   Reads :ref:`a file <file>` by :py:class:`~io.Reader`.
+
+.. _h5:
+
+.. c:macro:: MOST_2
+.. toctree::
+   :caption: Contents
+
+   install
+
+.. automodule:: a.b_c
+
+Literal::
+
+   .. py:data:: x
+""",
+            "read(path, *, n=1)\nReads a file by io.Reader.\nMOST_2\nContents\n"
+            "install\na.b_c\nLiteral:\n.. py:data:: x",
+        ),
+        ("x.org", "Set max_size to x^2.", "Set max_size to x^2."),
+        (
+            "x.tex",
+            r"""\usepackage{keys}\geometry{a4}\begin{document}\vspace{1cm}
+Use \code{a b}\index{c}, \key[x]{Ctrl}\textbar{}{\bf x}. \end{document}""",
+            "Use a b, Ctrl|x.",
+        ),
+    ],
+)
+def test_markup_that_pandoc_knows_in_part(tmp_path, name, content, text):
+    (tmp_path / name).write_text(content)
+    assert _read(tmp_path / name) == {"x": text}
+
+
 def test_a_workbook(tmp_path):
     path = tmp_path / "rooms.xlsx"
     book = openpyxl.Workbook()

@@ -30,8 +30,8 @@ def _sections(markup):
         ),
         pytest.param(
             f"{STAYS}<tr><td>Oslo</td><td colspan=2>160</td><td>170</td></tr>",
-            ["City: Oslo; 2023: 160; 2025: 170."],
-            id="colspan",
+            ["2024.", "City: Oslo; 2023: 160; 2025: 170."],
+            id="colspan, and a column without cells",
         ),
         pytest.param(
             "<tr><th colspan=2>Rates</th></tr><tr><th>City</th><th>Stay</th>"
@@ -110,8 +110,12 @@ def test_roles_and_notices_that_are_no_text():
             "aria-hidden=true",
         )
     )
-    kept = "<div id=cookies>Cookies are sweet.</div><main role=main>Yes.</main>"
-    assert _sections(around + kept) == [([], ["Cookies are sweet.", "Yes."])]
+    kept = (
+        "<div id=cookies>Cookies are sweet.</div><div role=tabpanel hidden>Tab."
+        "</div><figcaption aria-hidden=true>Map</figcaption><main>Yes.</main>"
+    )
+    lines = ["Cookies are sweet.", "Tab.", "Map", "Yes."]
+    assert _sections(around + kept) == [([], lines)]
 
 
 @pytest.mark.parametrize(
