@@ -15,9 +15,7 @@ states, and no other block gets it.
 
 import dataclasses
 import functools
-import glob
 import hashlib
-import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -279,12 +277,6 @@ class Manifest:
     next_id: int
 
 
-def _files(source):
-    """The regular files of a path, or of a pattern."""
-    found = [source] if os.path.exists(source) else glob.iglob(source)
-    return filter(os.path.isfile, found)
-
-
 class LiveCorpus:
     """A directory of `realm corpus`, given by its path."""
 
@@ -316,18 +308,15 @@ class LiveCorpus:
             row: dict. As of `State.rows`.
             manifest: `Manifest`.
         """
-        sources = manifest.settings["documents"]
-        folders = [each for each in sources if os.path.isdir(each)]
-        if folders:
-            path = os.path.join(os.path.commonpath(folders), row["file"])
-            path = os.path.realpath(path)
-            for folder in map(os.path.realpath, folders):
-                if path.startswith(folder + os.sep) and os.path.isfile(path):
+        label, _, below = row["file"].partition("/")
+        for source in manifest.sources:
+            if source.label == label:
+                path = (
+                    os.path.join(source.root, below) if below else source.path
+                )
+                path = os.path.realpath(path)
+                if source.holds(path) and os.path.isfile(path):
                     return path
-        named = (each for each in sources if each not in folders)
-        for path in itertools.chain.from_iterable(map(_files, named)):
-            if os.path.basename(path) == row["file"]:
-                return os.path.realpath(path)
         return None
 
     @property

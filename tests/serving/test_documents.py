@@ -28,7 +28,7 @@ def _of(site, name):
 
 
 def test_a_file_is_shown_and_runs_nothing(site):
-    file, path = _of(site, "5.md#")
+    file, path = _of(site, "docs/5.md")
     status, headers, body = _get(site, path)
     assert (status, body) == (200, file.read_bytes())
     assert headers["content-security-policy"].startswith("sandbox; default-src")
@@ -42,7 +42,7 @@ def test_a_file_is_shown_and_runs_nothing(site):
 
 
 def test_nothing_else_is_served(site, tmp_path):
-    file, path = _of(site, "7.md#")
+    file, path = _of(site, "docs/7.md")
     content = file.read_bytes()
     secret = tmp_path / "secret"
     secret.write_text("secret")

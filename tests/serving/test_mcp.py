@@ -54,7 +54,7 @@ def test_a_conversation(site):
         ("ask", {"question": "Nile?", "filter": "colour=red"}),
     )
     assert answer["answer"] in answer["sentence"] == "The Nile is even."
-    assert (answer["document"], answer["title"]) == ("0.md#", "0")
+    assert (answer["document"], answer["title"]) == ("docs/0.md", "0")
     assert re.fullmatch(f"{site.rest_url}/documents/\\d+", answer["source"])
     assert 0 < answer["confidence"] <= 1
     assert (near_miss["answer"], near_miss["answered"]) == ("", False)
@@ -79,7 +79,7 @@ def test_a_conversation(site):
 
 
 def test_a_key_reads_what_its_filter_lets_it(site):
-    even, odd = ({"document": f"{n}.md#"} for n in (2, 3))
+    even, odd = ({"document": f"docs/{n}.md"} for n in (2, 3))
     calls = [("read_document", even), ("read_document", odd)]
     first, second = _by_key(site, ALL, *calls)
     assert first["text"] == "The Ada is even."
@@ -88,7 +88,7 @@ def test_a_key_reads_what_its_filter_lets_it(site):
         site, PART, *calls, ("search", {"query": "odd", "limit": 20})
     )
     assert first["text"] == "The Ada is even."
-    assert "no document '3.md#'" in second
+    assert "no document 'docs/3.md'" in second
     # Each text once.
     assert {e["text"].split()[1] for e in found} == {"Nile", "Ada", "river"}
     assert len(found) == 3
