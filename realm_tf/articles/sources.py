@@ -129,7 +129,7 @@ class Source:
             return [self.path], []
         for name in self.mounts:
             folder = os.path.join(self.root, name)
-            if not os.path.ismount(folder):
+            if not _is_mount(folder):
                 raise OSError(
                     errno.ENODEV, "Nothing is mounted there any more", folder
                 )
@@ -138,7 +138,7 @@ class Source:
         pending = [(self.root, rules)]
         while pending:
             folder, rules = pending.pop()
-            if os.path.ismount(folder):
+            if _is_mount(folder):
                 mounts.append(os.path.relpath(folder, self.root))
             with os.scandir(folder) as entries:
                 entries = list(entries)
@@ -204,19 +204,21 @@ def grouped(unread: dict[str, str]) -> list[dict]:
     for file, reason in sorted(unread.items()):
         name, extension = os.path.basename(file), pages.extension_of(file)
         kind = re.sub(rf"\S*{re.escape(name)}|\d+", "", reason)
-        group = groups.setdefault(
-            (extension, kind),
-            {
-                "reason": reason,
-                "extension": extension,
-                "files": 0,
-                "examples": [],
-            },
-        )
-        group["files"] += 1
-        if len(group["examples"]) < _NUM_EXAMPLES:
-            group["examples"].append(file)
-    return list(groups.values())
+        groups.setdefault((extension, kind), []).append(file)
+    return [
+        {
+            "reason": unread[files[0]],
+            "extension": extension,
+            "files": len(files),
+            "examples": files[:_NUM_EXAMPLES],
+        }
+        for (extension, _), files in groups.items()
+    ]
+
+
+def _is_mount(folder):
+    # A link is never one.
+    return os.path.ismount(os.path.realpath(folder))
 
 
 def _fits(parts, pattern, is_folder):

@@ -47,17 +47,15 @@ class Changes:
         """The ids of the documents that are `added`, `changed`, `removed`, and
         `the same`."""
         before, after = _by_document(self.before), _by_document(self.after)
-        found = {"added": [], "changed": [], "removed": [], "the same": []}
-        for name in sorted({*before, *after}):
-            if name not in before:
-                kind = "added"
-            elif name not in after:
-                kind = "removed"
-            else:
-                is_same = before[name] == after[name]
-                kind = "the same" if is_same else "changed"
-            found[kind].append(name)
-        return found
+        both = before.keys() & after.keys()
+        same = {name for name in both if before[name] == after[name]}
+        found = {
+            "added": after.keys() - both,
+            "changed": both - same,
+            "removed": before.keys() - both,
+            "the same": same,
+        }
+        return {kind: sorted(names) for kind, names in found.items()}
 
     def __str__(self):
         lines = []
@@ -100,11 +98,10 @@ class Changes:
             is_asked = sys.stdin is not None and sys.stdin.isatty()
             if is_asked and input(asked) == word:
                 continue
-            option = f"--max-removed {ALL}"
-            if word != ALL:
-                option = f"--yes or --max-removed {num}"
+            either = "" if word == ALL else "--yes or "
             raise InputError(
-                f"{text}; nothing was changed. Bring them back, or give {option}."
+                f"{text}; nothing was changed. Bring them back, or give "
+                f"{either}--max-removed {num if either else ALL}."
             )
 
     def apply(self, corpus: LiveCorpus) -> Manifest:
