@@ -18,6 +18,7 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import steps
 from realm_tf.errors import InputError
@@ -154,7 +155,7 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
     num_blocks, shards = embeddings.num_blocks, embeddings.shards
     limits = [first for _, first in shards[1:]] + [num_blocks]
     path = os.path.join(directory, EMBEDDINGS)
-    with Path(path).open("wb") as file:
+    with writing(path) as temporary, open(temporary, "wb") as file:
         for (shard, first), limit in zip(shards, limits, strict=True):
             rows = array_files.load_array(shard)
             if not first:

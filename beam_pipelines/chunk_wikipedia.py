@@ -7,6 +7,7 @@ import os
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
@@ -17,6 +18,7 @@ from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import steps
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 
 # About 15 MB a shard at 288 wordpieces (our choice): shards are also what
 # workers share.
@@ -58,9 +60,9 @@ def write_blocks(
             _run_here(inputs, chunk_pages, stage.directory)
         else:
             _run_pipeline(inputs, chunk_pages, stage.directory, options)
-        written = sorted(Path(stage.directory).glob(f"{shards.PREFIX}-*"))
+        written = Path(stage.directory).glob(f"{shards.PREFIX}-*")
         metadata = shards.metadata(
-            resumable.merge_summaries(map(str, written)),
+            resumable.merge_summaries(sorted(map(str, written))),
             json.loads(Path(os.path.join(directory, _COUNTS)).read_text()),
             chunk_pages.packing,
         )
@@ -152,7 +154,19 @@ def _run_pipeline(inputs, chunk_pages, output, options):
         ),
         options,
         chunk_pages.directory,
+        lambda: resumable.watching(
+            lambda: _show(chunk_pages.directory, output)
+        ),
     )
+
+
+def _show(directory, output):
+    num_parts, num_shards = (
+        len(list(Path(folder).glob(f"*{record_files.ENDING}")))
+        for folder in (directory, output)
+    )
+    text = f"{num_parts:,} parts of {sources.PAGES_PER_PART:,} pages are read"
+    Progress("chunk", "parts").print(f"{text}, {num_shards:,} shards written")
 
 
 def _build(pipeline, elements, chunk_pages, keep_first, plan, write):

@@ -206,7 +206,7 @@ def run_shard_step(
         ),
         options,
         step.directory,
-        step.progress.watching,
+        lambda: resumable.watching(lambda: step.progress(0)),
     )
 
 

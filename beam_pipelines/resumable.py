@@ -17,6 +17,7 @@ import itertools
 import os
 import threading
 import time
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -29,7 +30,6 @@ from realm_tf.artifacts.paths import TEMPORARY
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 from realm_tf.errors import Resumable
 from realm_tf.progress import SECONDS_BETWEEN_LINES
@@ -51,13 +51,17 @@ def _names(directory):
 
 @contextlib.contextmanager
 def reporting(directory: str):
-    """Writes an `InputError` of the block down, for `raise_error`."""
+    """Writes an `InputError` of the block down, for `raise_error`.
+
+    What is `Resumable` is the engine's: it may try the element again.
+    """
     try:
         yield
+    except Resumable:
+        raise
     except InputError as error:
         # Several workers may find a mistake at the same time.
-        with writing(os.path.join(directory, _ERROR)) as path:
-            write_text(path, str(error))
+        write_text(os.path.join(directory, _ERROR), str(error))
 
 
 def has_error(directory: str) -> bool:
@@ -112,7 +116,9 @@ def plan_shards(stem: str, ending: str, limits: Sequence[int]) -> list[Shard]:
     """
     count = len(limits) - 1
     return [
-        Shard(f"{stem}-{number:05d}-of-{count:05d}{ending}", start, limit)
+        Shard(
+            record_files.shard_name(stem, number, count, ending), start, limit
+        )
         for number, (start, limit) in enumerate(itertools.pairwise(limits))
     ]
 
@@ -126,6 +132,24 @@ def missing_shards(shards: list[Shard]) -> list[Shard]:
         for name in _names(folder)
     }
     return [each for each in shards if each.path not in present]
+
+
+@contextlib.contextmanager
+def watching(show: Callable[[], None]):
+    """Calls what says how far workers elsewhere are, every ten seconds."""
+    over = threading.Event()
+
+    def watch():
+        while not over.wait(SECONDS_BETWEEN_LINES):
+            show()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 class ShardProgress(Progress):
@@ -156,23 +180,6 @@ class ShardProgress(Progress):
         """
         if self.is_due():
             self.show(min(self._num_complete() + num_begun, self._total))
-
-    @contextlib.contextmanager
-    def watching(self):
-        """Says in this process how far workers elsewhere are."""
-        over = threading.Event()
-
-        def watch():
-            while not over.wait(SECONDS_BETWEEN_LINES):
-                self(0)
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
 
     def _num_complete(self):
         missing = missing_shards(self._shards)

@@ -14,7 +14,6 @@ import grpc
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
 from realm_tf.export import signatures
 from realm_tf.serving.request_error import RequestError
@@ -63,7 +62,7 @@ def read_api_keys(path: str) -> dict[str, str]:
     """
     try:
         lines = Path(path).read_bytes().decode("utf-8").splitlines()
-    except (*storage_errors(path), UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"--api-key-file {path} cannot be read ({error}): expected a "
             "text file with a key a line."

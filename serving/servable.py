@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from realm_tf.answering.answer import Answer
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import local_directory
 from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.export import card as export_card
@@ -64,7 +65,7 @@ class SavedModelServable:
     """
 
     def __init__(self, path: str, *, optimized: bool = True):
-        self.directory, _ = find_version(path)
+        self.directory = local_directory(find_version(path)[0])
         self.card = export_card.read(self.directory)
         self.evidence_license = self.card.get("evidence_license")
         try:

@@ -13,12 +13,10 @@ import sys
 import numpy as np
 import pytest
 import stub_hub
-from ram_paths import add_ram_paths
 from xdist.scheduler import LoadFileScheduling
 
 from realm_tf.text.tokenizer import Tokenizer
 
-add_ram_paths()
 # Results are compared to five digits: encoders compute in float32 on any CPU.
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_VNNI"
 

@@ -268,7 +268,8 @@ def find_files(patterns: Iterable[str]) -> list[str]:
     paths = set()
     for pattern in patterns:
         if is_remote(pattern):
-            found = _gfile().glob(pattern)
+            *bucket, name = f"{pattern}/".split("/", 3)
+            found = map(str, Path("/".join(bucket)).glob(name.rstrip("/")))
         elif os.path.exists(pattern):
             # A name with brackets in it is a name before it is a glob.
             found = [os.path.abspath(pattern)]
@@ -354,8 +355,8 @@ def _opened(path):
 def file_state(path: str) -> list:
     """Path, size and time of change, which tell whether a file is the same."""
     if is_remote(path):
-        status = _gfile().stat(path)
-        return [path, status.length, status.mtime_nsec]
+        found = Path(path)
+        return [path, found.size, found.state]
     status = os.stat(path)
     return [path, status.st_size, status.st_mtime_ns]
 
@@ -380,10 +381,3 @@ def read_lines(file, path):
         if number == 1:
             text = text.removeprefix("\ufeff")
         yield number, text.rstrip("\r\n")
-
-
-def _gfile():
-    # Only remote paths need TensorFlow.
-    import tensorflow as tf
-
-    return tf.io.gfile

@@ -13,7 +13,6 @@ import zlib
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
@@ -61,12 +60,11 @@ def write_arrays(path: str, arrays: dict[str, np.ndarray]) -> None:
 
 @contextlib.contextmanager
 def _new_file(path):
-    with writing(path) as temporary, Path(temporary).open("wb") as file:
+    with writing(path) as temporary, open(temporary, "wb") as file:
         yield file
-        if not is_remote(path):
-            # A machine that dies must not leave an empty file of this name.
-            file.flush()
-            os.fsync(file.fileno())
+        # A machine that dies must not leave an empty file of this name.
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_arrays(

@@ -3,8 +3,7 @@
 A command writes into `OUTPUT.partial`, adds `metadata.json`, then the marker
 `COMPLETED`, and renames the directory to `OUTPUT`. Readers trust only the
 marker, so a torn or interrupted directory is never taken for a whole one.
-Object stores (`gs://`) have no rename: there the files are written in place
-and the marker comes last.
+Object stores have no rename: there the marker comes last.
 """
 
 import contextlib
@@ -12,10 +11,12 @@ import dataclasses
 import errno
 import json
 import os
+import tempfile
 import time
 
 import filelock
 
+from realm_tf.artifacts.paths import Mirror
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import absolute
 from realm_tf.artifacts.paths import is_remote
@@ -44,15 +45,22 @@ class Stage:
         metadata: dict. What is added to `metadata.json`, such as `counts` and
             `fingerprint`.
         parameters: dict. What the command was given.
+        mirror: `Mirror`. Where the directory is kept besides, or `None`.
     """
 
     directory: str
     metadata: dict
     parameters: dict = dataclasses.field(default_factory=dict)
+    mirror: Mirror | None = None
 
     def path(self, name: str) -> str:
         """The path of a file of this directory."""
         return os.path.join(self.directory, name)
+
+    def save(self) -> None:
+        """Keeps what is there on the object store, if the output is on one."""
+        if self.mirror is not None:
+            self.mirror.save()
 
 
 @contextlib.contextmanager
@@ -63,6 +71,7 @@ def write(
     parameters: dict | None = None,
     parents: dict | None = None,
     resumable: bool = False,
+    by_workers: bool = False,
 ):
     """Opens a directory to write and completes it when the block ends well.
 
@@ -76,6 +85,9 @@ def write(
             job (same kind, parameters, parents and version), so that what is
             already there can be skipped. Defaults to `False`: an interrupted
             run leaves nothing.
+        by_workers: bool. Whether other machines write files of it, too. On an
+            object store they are then written in place, else in a local
+            directory that is copied there. Defaults to `False`.
 
     Yields:
         A `Stage`.
@@ -94,24 +106,31 @@ def write(
     }
     directory = unfinished(output)
     in_place = directory == output
-    with contextlib.nullcontext() if in_place else locked(output):
+    with contextlib.ExitStack() as stack:
+        if not in_place:
+            stack.enter_context(locked(output))
         started = time.time()
         _prepare(output, directory, job, resumable)
         stage = Stage(absolute(directory), {}, job["parameters"])
         try:
+            if in_place and not by_workers:
+                local = stack.enter_context(tempfile.TemporaryDirectory())
+                stage.directory = local
+                stage.mirror = Mirror(local, directory)
             yield stage
+            stage.save()
             metadata = {
                 **job,
                 **stage.metadata,
                 "seconds": round(time.time() - started, 1),
             }
             write_text(
-                stage.path(METADATA),
+                os.path.join(directory, METADATA),
                 # Counts keep their order.
                 json.dumps(dict(sorted(metadata.items())), indent=2),
             )
-            remove(stage.path(JOB))
-            write_text(stage.path(MARKER), "")
+            remove(os.path.join(directory, JOB))
+            write_text(os.path.join(directory, MARKER), "")
         except BaseException as error:
             if not resumable:
                 remove(directory)

@@ -15,7 +15,6 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import local_copy
 from realm_tf.errors import InputError
 
 # Rows of an embeddings shard. What a killed run loses for each of its threads,
@@ -77,18 +76,12 @@ class Records(Artifact):
     def _part(self, start, limit):
         """Some records as a table; only their shards are opened."""
         rows = self.metadata["shard_rows"]
-        names = sorted(each.name for each in Path(self.path).iterdir())
-        names = [x for x in names if x.endswith(record_files.ENDING)]
-        if len(names) != len(rows):
-            raise InputError(
-                f"{self} holds {len(names)} shards, expected {len(rows)}: make "
-                f"it again with `realm {self.command}`."
-            )
         tables = [record_files.schema_of(self.record).empty_table()]
         first = 0
-        for name, size in zip(names, rows, strict=True):
+        for number, size in enumerate(rows):
             a, b = max(first, start), min(first + size, limit)
             if a < b:
+                name = record_files.shard_name(self.kind, number, len(rows))
                 table = self._shard(name, first, size)
                 tables.append(table.slice(a - first, b - a))
             first += size
@@ -96,7 +89,7 @@ class Records(Artifact):
 
     def _shard(self, name, first, size):
         path = self.file(name)
-        table = record_files.open_file(local_copy(path)).read_all()
+        table = record_files.open_file(path, whole=True).read_all()
         table = table.replace_schema_metadata(None)
         if table.num_rows != size:
             raise InputError(

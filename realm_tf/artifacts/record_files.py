@@ -19,6 +19,7 @@ from realm_tf.artifacts import array_files
 from realm_tf.artifacts.array_files import smallest_dtype
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
@@ -35,6 +36,11 @@ _TYPES = {
     list[int]: _INTS,
     list[str]: pa.list_(pa.string()),
 }
+
+
+def shard_name(stem: str, number: int, count: int, ending: str = ENDING) -> str:
+    """The name of a shard: what is there follows from how many there are."""
+    return f"{stem}-{number:05d}-of-{count:05d}{ending}"
 
 
 def write(
@@ -60,7 +66,7 @@ def write(
     schema = rest.schema.with_metadata({_SUMMARY: json.dumps(summary)})
     with (
         writing(path, directory=directory) as temporary,
-        Path(temporary).open("wb") as file,
+        open(temporary, "wb") as file,
         pa.ipc.new_file(file, schema) as writer,
     ):
         for table in itertools.chain(tables, [None]):
@@ -89,13 +95,19 @@ def write_rows(path: str, kind: type, rows: Sequence) -> None:
     write(path, [rows_to_table(kind, rows)], summary={})
 
 
-def open_file(path: str) -> pa.RecordBatchFileReader:
+def open_file(path: str, *, whole: bool = False) -> pa.RecordBatchFileReader:
     """Opens a file; a local one is mapped into memory.
+
+    Args:
+        path: str.
+        whole: bool. Whether all of it will be read: a remote one is then copied
+            to the cache of this machine. Defaults to `False`.
 
     Raises:
         InputError: if it is missing, truncated or damaged.
     """
     try:
+        path = local_copy(path) if whole else path
         if is_remote(path):
             return pa.ipc.open_file(pa.PythonFile(Path(path).open("rb")))
         return pa.ipc.open_file(pa.memory_map(str(path)))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -100,20 +99,11 @@ def is_whole(directory: str) -> bool:
 def _reading(path: str) -> Iterator[None]:
     try:
         yield
-    except storage_errors(path) as error:
+    except OSError as error:
         raise InputError(
             f"{path} cannot be read ({error}): expected a base directory of "
             "SavedModels, or one of its versions, that this user may read."
         ) from error
-
-
-def storage_errors(path: str) -> tuple[type[Exception], ...]:
-    """What reading `path` may raise."""
-    if not is_remote(path):
-        return (OSError,)
-    import tensorflow as tf
-
-    return (OSError, tf.errors.OpError)
 
 
 def _is_version(name: str) -> bool:

@@ -16,6 +16,7 @@ from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
@@ -237,7 +238,7 @@ def load_weights(model: keras.Model, directory: Artifact) -> None:
     """
     path = directory.file(WEIGHTS)
     try:
-        model.load_weights(path)
+        model.load_weights(local_copy(path))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} is damaged or not that of the {CONFIG} beside it: {error} "

@@ -92,7 +92,7 @@ class Annotate(Computing):
         tagger = {**self.tagger_arguments, "precision": self.computes_in}
         if self.tagger == taggers.BERT:
             tagger["tagger_model"] = absolute(self.tagger_model)
-        with self.write(resumable=True) as stage:
+        with self.write(resumable=True, by_workers=True) as stage:
             stage.metadata.update(
                 annotate_spans.write_passages(
                     stage,

@@ -76,7 +76,7 @@ class BuildIndex(Operation):
 
         parameters = self.parameters()
         options = engine.given_options(self.beam_options)
-        with self.write() as stage:
+        with self.write(by_workers=True) as stage:
             recall, num_queries = build_index.build(
                 self.embeddings,
                 stage.directory,

@@ -167,7 +167,7 @@ class Chunk(Operation):
 
         options = engine.given_options(self.beam_options)
         contents = self.contents()
-        with self.write(resumable=True) as stage:
+        with self.write(resumable=True, by_workers=True) as stage:
             found = chunk_wikipedia.write_blocks(
                 stage,
                 self.inputs_found,

@@ -62,7 +62,7 @@ class Embed(Computing):
         self.check_least(1, "batch_size", "rows_per_shard")
         matching.check_vocabulary(self.blocks, self.model)
         options = engine.given_options(self.beam_options)
-        with self.write(resumable=True) as stage:
+        with self.write(resumable=True, by_workers=True) as stage:
             names, counts = embed_blocks.write_shards(
                 self.model,
                 self.blocks,
@@ -84,7 +84,7 @@ class Embed(Computing):
         """
         from realm_tf.beam_pipelines import embed_blocks
 
-        with self.write(resumable=True) as stage:
+        with self.write(resumable=True, by_workers=True) as stage:
             names = embed_blocks.write_rows(
                 stage.directory, rows, self.rows_per_shard
             )

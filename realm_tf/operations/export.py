@@ -169,8 +169,7 @@ class Export(Computing):
 
     def report(self, result: SavedModel) -> str:
         size = sum(
-            Path(result.file(name)).stat().length
-            for name in list_files(result.path)
+            Path(result.file(name)).size for name in list_files(result.path)
         )
         return f"{result}: {size / 1e6:.0f} MB"
 

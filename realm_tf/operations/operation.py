@@ -132,14 +132,14 @@ class Operation:
                 paths[field.name] = str(value)
         return dataclasses.replace(self, **paths)
 
-    def write(self, output: str | None = None, *, resumable: bool = False):
+    def write(self, output: str | None = None, **manner: bool):
         """Opens `output` to be written; see `artifact.write`."""
         return artifact.write(
             output or self.output,
             kind=self.makes.kind,
             parameters=self.parameters(),
             parents=self.parents(),
-            resumable=resumable,
+            **manner,
         )
 
     def check_least(self, least: int, *names: str) -> None:

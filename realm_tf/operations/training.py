@@ -72,20 +72,23 @@ class Training(Computing, RecipeOperation):
     blocks: Blocks
     """directory of `realm chunk`"""
     output: str
-    """the directory to make, on a local disk"""
+    """the directory to make; on an object store, the state of a run that is
+    stopped is kept there"""
 
     def check(self) -> None:
         """Refuses what cannot be trained, before anything is loaded.
 
         Raises:
-            InputError: if `output` is remote, the inputs do not match, or
-                an encoder takes less than the recipe's lengths.
+            InputError: if `output` is remote and several processes train, the
+                inputs do not match, or an encoder takes less than the recipe's lengths.
         """
-        if is_remote(self.output):
+        from realm_tf.training import hosts
+
+        if is_remote(self.output) and hosts.count() > 1:
             raise InputError(
-                f"{self.output} is not on a local disk, where a run that is "
-                "stopped keeps its state. Choose a local directory and copy "
-                "it after."
+                f"{self.output} is on an object store, but processes that "
+                "train together meet on a shared disk. Choose a directory on "
+                "one and copy it after."
             )
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())
@@ -154,7 +157,8 @@ class Training(Computing, RecipeOperation):
             os.makedirs(stage.path(run_directory.WORK), exist_ok=True)
             hosts.meet("output is open")
             try:
-                yield stage
+                with resume.also_saving(stage.save):
+                    yield stage
             except resume.Diverged:
                 # Its log may be worth a look.
                 raise
@@ -166,6 +170,8 @@ class Training(Computing, RecipeOperation):
                 )
                 if not any(map(os.path.exists, states)):
                     remove(stage.directory)
+                    if is_remote(self.output):
+                        remove(self.output)
                 raise
             remove(stage.path(run_directory.WORK))
         hosts.meet("output is complete")

@@ -11,6 +11,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.objects import Verification
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import local_directory
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
@@ -100,7 +101,7 @@ class Verify(Operation):
                 f"{directory} was exported by an earlier version of realm: run "
                 "`realm export` again."
             )
-        return SavedModel(directory)
+        return SavedModel(local_directory(directory))
 
 
 def _check(directory: str) -> dict:

@@ -15,6 +15,7 @@ tables too, and a kill while it writes damages its file.
 
 import collections
 import contextlib
+import contextvars
 import functools
 import itertools
 import json
@@ -39,6 +40,20 @@ from realm_tf.training.training_log import steps_done
 
 STATE = "training_state.npz"
 _INFORMATION = "information"
+
+
+# What happens after each state that was saved.
+_also = contextvars.ContextVar("also", default=lambda: None)
+
+
+@contextlib.contextmanager
+def also_saving(save: Callable[[], None]):
+    """Calls a function whenever `fit` has saved a state in the block."""
+    token = _also.set(save)
+    try:
+        yield
+    finally:
+        _also.reset(token)
 
 
 class Diverged(InputError):
@@ -214,6 +229,7 @@ class SaveState(keras.callbacks.Callback):
         }
         content[_INFORMATION] = np.array(json.dumps(information))
         array_files.write_arrays(self.path, content)
+        _also.get()()
         self._saved_at = time.monotonic()
 
     def restore(self, model):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from realm_tf.articles.published_texts import read_pickled_texts
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 LONG = b"nile " * 100
@@ -87,12 +88,9 @@ def test_older_numpy(tmp_path, protocol):
 
 
 def test_remote_file(tmp_path):
-    import tensorflow as tf
-
     local = write(tmp_path / "a.npy", ARRAYS["same"])
-    remote = f"ram://{uuid.uuid4()}/a.npy"
-    with tf.io.gfile.GFile(remote, "wb") as file:
-        file.write((tmp_path / "a.npy").read_bytes())
+    remote = f"memory://{uuid.uuid4()}/a.npy"
+    Path(remote).upload(local)
     assert list(read_pickled_texts(remote)) == oracle(local)
 
 

@@ -17,14 +17,14 @@ from realm_tf.version import __version__
 
 @pytest.fixture(params=["local", "object store"])
 def output(request, tmp_path):
-    """A place for a directory; TensorFlow's ram:// has no rename either."""
+    """A place for a directory; fsspec's, in memory, has no rename either."""
     if request.param == "local":
         return str(tmp_path / "output")
-    return f"ram://{uuid.uuid4()}/output"
+    return f"memory://{uuid.uuid4()}/output"
 
 
 def _write(output, *, files=None, fail=None, **arguments):
-    arguments = {"kind": "blocks", **arguments}
+    arguments = {"kind": "blocks", "by_workers": True, **arguments}
     with artifact.write(output, **arguments) as stage:
         for name, text in (files or {}).items():
             write_text(stage.path(name), text)
@@ -209,7 +209,6 @@ def test_another_kind_is_refused(output):
 def test_damaged_metadata_is_named(output, damage):
     _write(output)
     path = os.path.join(output, artifact.METADATA)
-    # TensorFlow's ram:// appends to what is there.
     remove(path)
     if damage is not None:
         write_text(path, damage)
@@ -228,8 +227,9 @@ def test_fingerprints_see_order_and_boundaries():
 
 
 def test_remove_takes_files_directories_and_nothing(output):
-    Path(os.path.join(output, "inner")).mkdir(parents=True, exist_ok=True)
-    write_text(os.path.join(output, "a.txt"), "a")
+    for name in ("inner", "a.txt"):
+        Path(output).mkdir(parents=True, exist_ok=True)
+        write_text(os.path.join(output, name), "a")
     remove(os.path.join(output, "a.txt"))
     assert sorted(each.name for each in Path(output).iterdir()) == ["inner"]
     remove(output)

@@ -45,7 +45,7 @@ BLOCKS = [
 
 def _write(directory, blocks, *, max_block_length=20, fingerprint="abc"):
     with artifact.write(str(directory), kind="blocks") as stage:
-        path = stage.path("blocks-0.arrow")
+        path = stage.path("blocks-00000-of-00001.arrow")
         record_files.write_rows(path, schema.Block, blocks)
         array_files.write_vocabulary(str(stage.directory), VOCABULARY)
         stage.metadata.update(

@@ -93,7 +93,7 @@ def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
 
 def test_on_an_object_store(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    root = f"ram://{uuid.uuid4()}"
+    root = f"memory://{uuid.uuid4()}"
     rows = _embeddings()
     embeddings = write_embeddings(f"{root}/embeddings", rows, 20)
     for kind in ("brute_force", "ivf", "scann"):

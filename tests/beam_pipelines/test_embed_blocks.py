@@ -4,7 +4,6 @@ import uuid
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from one_row import one_row
 
 from realm_tf.artifacts import array_files
@@ -142,13 +141,12 @@ def _fail_after(monkeypatch, num_shards, error):
 
 
 def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
-    root = f"ram://{uuid.uuid4()}"
+    root = f"memory://{uuid.uuid4()}"
     blocks, output = f"{root}/blocks", f"{root}/embeddings"
-    Path(blocks).mkdir(parents=True, exist_ok=True)
     for name in os.listdir(blocks_dir):
         # What another test's opening keeps is a directory.
         if os.path.isfile(f"{blocks_dir}/{name}"):
-            tf.io.gfile.copy(f"{blocks_dir}/{name}", f"{blocks}/{name}")
+            Path(f"{blocks}/{name}").upload(f"{blocks_dir}/{name}")
     with monkeypatch.context() as patch:
         _fail_after(patch, 2, RuntimeError("network"))
         with pytest.raises(RuntimeError, match="network"):

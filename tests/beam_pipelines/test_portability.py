@@ -1,25 +1,26 @@
 """The pipelines as Flink and Dataflow would get them, on gs:// paths.
 
 Nothing runs here: the commands are called as a user would call them, up to
-the moment where the runner takes over. A local directory plays the bucket.
+the moment where the runner takes over. The bucket is on this machine.
 """
 
 import json
 import os
 import pickle
-import shutil
 
 import apache_beam as beam
 import pytest
-import tensorflow as tf
 from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from object_stores import opened
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import list_files
 from realm_tf.beam_pipelines import execution
 
 IMAGE = "example.org/realm:1"
@@ -58,54 +59,30 @@ COMMANDS = {
 OUTPUT = "gs://bucket/output"
 
 
-def _patch_gfile(monkeypatch, bucket):
-    """Python's view of object stores; workers would use C++'s as well."""
-
-    def local(path):
-        return str(path).replace("gs://bucket", str(bucket))
-
-    def wrap(function):
-        return lambda path, *args, **kw: function(local(path), *args, **kw)
-
-    for name in (
-        *("GFile", "exists", "isdir", "listdir", "makedirs"),
-        *("remove", "rmtree", "stat"),
-    ):
-        monkeypatch.setattr(tf.io.gfile, name, wrap(getattr(tf.io.gfile, name)))
-    glob = tf.io.gfile.glob
-    monkeypatch.setattr(
-        tf.io.gfile,
-        "glob",
-        lambda pattern: [
-            path.replace(str(bucket), "gs://bucket")
-            for path in glob(local(pattern))
-        ],
-    )
-
-
 @pytest.fixture
 def bucket(
-    tmp_path,
-    monkeypatch,
-    articles_path,
-    vocabulary_path,
-    blocks_dir,
-    model_dir,
-    embeddings_dir,
+    articles_path, vocabulary_path, blocks_dir, model_dir, embeddings_dir
 ):
-    """A local directory that gs://bucket is."""
-    bucket = tmp_path / "bucket"
-    bucket.mkdir()
-    shutil.copy(articles_path, bucket / "articles.jsonl")
-    shutil.copy(vocabulary_path, bucket / "vocab.txt")
-    for source, name in (
-        (blocks_dir, "blocks"),
-        (model_dir, "model"),
-        (embeddings_dir, "embeddings"),
-    ):
-        shutil.copytree(source, bucket / name)
-    _patch_gfile(monkeypatch, bucket)
-    return bucket
+    """gs://bucket, with what the commands read."""
+    with opened("gs") as (root, _):
+        for source, name in (
+            (articles_path, "articles.jsonl"),
+            (vocabulary_path, "vocab.txt"),
+        ):
+            Path(f"{root}/{name}").upload(source)
+        for source, name in (
+            (blocks_dir, "blocks"),
+            (model_dir, "model"),
+            (embeddings_dir, "embeddings"),
+        ):
+            _upload(source, f"{root}/{name}")
+        yield root
+
+
+def _upload(directory, remote, ending=""):
+    for name in os.listdir(directory):
+        if name.endswith(ending) and os.path.isfile(f"{directory}/{name}"):
+            Path(f"{remote}/{name}").upload(f"{directory}/{name}")
 
 
 class _Taken(Exception):
@@ -174,7 +151,7 @@ def test_the_portable_pipeline_of_flink(monkeypatch, bucket, command):
         assert repr(state.keys()) == repr(vars(dofn).keys())
         assert pickle.loads(pickle.dumps(dofn)).__class__ is type(dofn)
         # The launching machine's disk means nothing to a worker.
-        assert str(bucket) not in repr(vars(dofn))
+        assert "/tmp/" not in repr(vars(dofn)).replace("gs://", "")
     assert "gs://bucket/" in "".join(
         repr(vars(dofn)) for dofn in after.found.values()
     )
@@ -250,13 +227,11 @@ def test_a_command_that_was_cut_off_from_its_job_is_given_again(
         assert cli.main([*command, "--runner=DataflowRunner"]) == 130
     assert not artifact.is_complete(OUTPUT)
     # What the job does.
-    for name in os.listdir(embeddings_dir):
-        if name.endswith(".npy"):
-            shutil.copy(f"{embeddings_dir}/{name}", bucket / "output")
+    _upload(embeddings_dir, OUTPUT, ".npy")
     assert not cli.main(command)
     found = artifact.read(OUTPUT, kind="embeddings")
     expected = artifact.read(embeddings_dir, kind="embeddings")
     for metadata in (found, expected):
         del metadata["seconds"], metadata["counts"]
     assert found == expected
-    assert "job.json" not in os.listdir(bucket / "output")
+    assert "job.json" not in list_files(OUTPUT)

@@ -56,7 +56,7 @@ def records(tmp_path_factory):
     directory = str(tmp_path_factory.mktemp("blocks") / "b")
     with artifact.write(directory, kind="blocks") as stage:
         record_files.write_rows(
-            stage.path("blocks-0.arrow"), schema.Block, rows
+            stage.path("blocks-00000-of-00001.arrow"), schema.Block, rows
         )
         array_files.write_vocabulary(str(stage.directory), vocabulary)
         stage.metadata.update(

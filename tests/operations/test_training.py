@@ -222,7 +222,6 @@ def test_separate_towers_both_move_above_what_is_frozen(world, tmp_path):
         ("dpr", (), {"dev": "none.jsonl"}, "none.jsonl does not exist"),
         ("dpr", (), {"index": "x"}, "--index is not for a recipe of dpr"),
         ("dpr", (), {"teacher": "model"}, "--teacher is not for a recipe of"),
-        ("ict", (), {"output": "gs://b/model"}, "not on a local disk"),
     ],
 )
 def test_what_does_not_match(world, tmp_path, kind, changes, given, message):

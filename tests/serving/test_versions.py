@@ -31,7 +31,7 @@ def test_the_newest_whole_version_is_served(world):
 
 
 def test_an_export_in_place_does_not_count_before_its_end(world):
-    base = "ram://versions/in-place"
+    base = "memory://versions/in-place"
     for version in (1, 2):
         with artifact.write(f"{base}/{version}", kind="saved_model") as stage:
             write_text(stage.path("saved_model.pb"), "model")

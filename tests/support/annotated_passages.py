@@ -50,7 +50,8 @@ def write_annotated(directory, passages, *, rows_per_shard=None):
         str(directory), kind="annotated", parameters={"tagger": "rules"}
     ) as stage:
         for number, shard in enumerate(shards):
-            path = stage.path(f"annotated-{number:05d}.arrow")
+            name = record_files.shard_name("annotated", number, len(shards))
+            path = stage.path(name)
             record_files.write_rows(path, schema.AnnotatedPassage, shard)
         stage.metadata.update(
             num_passages=len(passages),
