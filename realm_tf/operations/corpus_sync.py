@@ -1,6 +1,7 @@
 """Making a corpus equal to its sources; and to what a feed says."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import os
@@ -96,8 +97,9 @@ class Changes:
             )
             asked = f"{text}.\nType {word} if they shall be: "
             is_asked = sys.stdin is not None and sys.stdin.isatty()
-            if is_asked and input(asked) == word:
-                continue
+            with contextlib.suppress(EOFError):
+                if is_asked and input(asked) == word:
+                    continue
             either = "" if word == ALL else "--yes or "
             raise InputError(
                 f"{text}; nothing was changed. Bring them back, or give "
