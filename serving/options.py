@@ -4,7 +4,10 @@ import importlib.util
 import socket
 import ssl
 from dataclasses import dataclass
+from typing import Annotated
 from typing import Literal
+
+import tyro
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
@@ -23,9 +26,9 @@ _NUM_SPARE_THREADS = 16
 class ServerOptions:
     """The options of a server. Defaults other than ports are our choice."""
 
-    saved_model: str
-    """base directory (the server follows its newest version) or version
-    directory"""
+    saved_model: Annotated[str, tyro.conf.arg(aliases=("--corpus",))]
+    """corpus or base directory (the server follows its newest version), or
+    version directory"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 lets other machines in: use --api-key-file
     and --tls then"""

@@ -23,7 +23,9 @@ import urllib.request
 
 import pytest
 
+import realm_tf as realm
 from realm_tf import cli
+from realm_tf.operations import live_corpus
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
@@ -191,6 +193,9 @@ def test_the_commands_of_a_page_run(page, world, tmp_path, monkeypatch):
             shutil.rmtree(directory / name)
         shutil.rmtree(directory / "handbook")
     monkeypatch.chdir(directory)
+    # The package's model has to be downloaded.
+    tiny = realm.Model(str(directory / "model.tiny"))
+    monkeypatch.setattr(live_corpus, "packaged", lambda: tiny)
     with contextlib.ExitStack() as servers:
         shell = Shell(servers)
         for command in _commands(page):

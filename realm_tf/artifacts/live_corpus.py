@@ -34,13 +34,13 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.saved_models import OF_CORPUS
 from realm_tf.errors import InputError
 
 _DOCUMENTS = "documents.jsonl"
 _BLOCK_IDS = "block_ids.npy"
 _MANIFEST = "corpus.json"
 _SEGMENTS = "segments"
-_SAVED_MODEL = "saved_model"
 
 
 class Article(NamedTuple):
@@ -291,13 +291,14 @@ class LiveCorpus:
 
     @classmethod
     def of_export(cls, path: str) -> "LiveCorpus | None":
-        """The corpus of an export or of the directory of its exports."""
+        """The corpus itself, of an export or of the directory of exports."""
         if is_remote(path):
             return None
         base = os.path.abspath(path)
-        for each in (base, os.path.dirname(base)):
+        inner = os.path.join(base, OF_CORPUS)
+        for each in (inner, base, os.path.dirname(base)):
             corpus = cls(os.path.dirname(each))
-            if os.path.basename(each) == _SAVED_MODEL and corpus.exists:
+            if os.path.basename(each) == OF_CORPUS and corpus.exists:
                 return corpus
         return None
 
@@ -364,7 +365,9 @@ class LiveCorpus:
                 return model
         raise InputError(
             f"{settings['model']} is not the model that {self} was made with: "
-            "put that back, or make another corpus with `realm corpus create`."
+            "put that back (the model of the package: `realm init --from minilm "
+            f"--reader trained --output {settings['model']}`), or make another "
+            "corpus with `realm corpus create`."
         )
 
     def state(self, manifest: Manifest | None = None) -> State:
@@ -387,7 +390,7 @@ class LiveCorpus:
     @property
     def saved_model(self) -> str:
         """Base directory of the exports, for `realm serve`."""
-        return os.path.join(self.path, _SAVED_MODEL)
+        return os.path.join(self.path, OF_CORPUS)
 
     def version(self, number: int) -> SavedModel:
         """The export of a state."""
@@ -418,7 +421,7 @@ class LiveCorpus:
         A server may have loaded that of a run that was killed just before its
         end.
         """
-        numbers = map(int, self._children(_SAVED_MODEL))
+        numbers = map(int, self._children(OF_CORPUS))
         return 1 + max(numbers, default=0)
 
     def write(self, manifest: Manifest) -> None:
@@ -449,11 +452,11 @@ class LiveCorpus:
         segments = {each["name"] for each in manifest.segments}
         numbers = [
             int(name)
-            for name in self._children(_SAVED_MODEL)
+            for name in self._children(OF_CORPUS)
             if self.version(int(name)).is_complete
         ]
         versions = set(map(str, sorted(numbers)[-2:]))
-        for folder, kept in ((_SEGMENTS, segments), (_SAVED_MODEL, versions)):
+        for folder, kept in ((_SEGMENTS, segments), (OF_CORPUS, versions)):
             for name, paths in self._children(folder).items():
                 if name not in kept:
                     for path in paths:

@@ -12,6 +12,8 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 SAVED_MODEL_FILE = "saved_model.pb"
+# The base directory in that of a corpus.
+OF_CORPUS = "saved_model"
 # Of a SavedModel outside a numbered directory.
 UNNUMBERED_VERSION = 1
 # TF Serving's versions are of type int64.
@@ -23,7 +25,7 @@ def find_version(path: str) -> tuple[str, int]:
 
     Args:
         path: str. A base directory with `<integer>/saved_model.pb` in it,
-            of which the highest is taken, or a directory with
+            of which the highest is taken, a corpus, or a directory with
             `saved_model.pb`. Directories that are not whole, such as an
             export that is still being written, do not count.
 
@@ -40,7 +42,7 @@ def find_version(path: str) -> tuple[str, int]:
         raise InputError(
             f"{path} holds no SavedModel: expected {SAVED_MODEL_FILE} or "
             f"<integer>/{SAVED_MODEL_FILE} in it, written to the end. "
-            "`realm export` makes one."
+            "`realm export` and `realm corpus create` make one."
         )
     version = max(whole)
     return directories[version], version
@@ -50,7 +52,7 @@ def version_directories(path: str) -> dict[int, str]:
     """The version directories of a base directory, whole or not.
 
     Args:
-        path: str. A base directory, or itself a directory with
+        path: str. A base directory, a corpus, or itself a directory with
             `saved_model.pb`, which is then the only version.
 
     Returns:
@@ -61,14 +63,18 @@ def version_directories(path: str) -> dict[int, str]:
     """
     path = str(path).rstrip("/") or "/"
     with _reading(path):
+        # A corpus is on this machine.
+        of_corpus = os.path.join(path, OF_CORPUS)
+        if os.path.isdir(of_corpus):
+            path = of_corpus
         if Path(os.path.join(path, SAVED_MODEL_FILE)).exists():
             name = path.rpartition("/")[2]
             version = int(name) if _is_version(name) else UNNUMBERED_VERSION
             return {version: path}
         if not Path(path).exists():
             raise InputError(
-                f"{path} does not exist: expected a SavedModel, its base "
-                "directory or a version directory. `realm export` makes one."
+                f"{path} does not exist: expected a corpus, a SavedModel or the "
+                "base directory of its versions."
             )
         return {
             int(name): os.path.join(path, name)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -54,8 +55,10 @@ class Ask(Operation):
     """with --questions: write the same lines plus prediction, score, confidence,
     answered, block_id, title, text, url, answer_sentence and is_sentence to this
     file"""
-    saved_model: str | None = None
-    """load this SavedModel and ask it"""
+    saved_model: Annotated[str | None, tyro.conf.arg(aliases=("--corpus",))] = (
+        None
+    )
+    """load this corpus or SavedModel and ask it"""
     server: str | None = None
     """ask this server, HOST:PORT"""
     model_name: str = MODEL_NAME

@@ -1,16 +1,21 @@
 """`realm init`."""
 
 import dataclasses
+import os
+import sys
 from typing import Annotated
 from typing import Literal
 
 import tyro
 
+from realm_tf.artifacts.artifact import locked
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import cache_folder
 from realm_tf.configs import initial
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
+from realm_tf.version import __version__
 
 # The options that each source takes besides the common ones.
 _TAKEN = {
@@ -177,3 +182,29 @@ class Init(Operation):
             **changes,
             **options,
         )
+
+
+def packaged() -> Model:
+    """MiniLM with the reader of this package, made once for this machine.
+
+    It is in `paths.cache_folder`; that of another version of realm is another.
+
+    Raises:
+        InputError: if MiniLM cannot be downloaded.
+    """
+    made = Model(os.path.join(cache_folder(), "models", f"realm-{__version__}"))
+    # Another process may be making it.
+    with locked(os.path.dirname(made.path), wait=True):
+        if not made.is_complete:
+            print(
+                f"Making the model of this package, once: {made.path}",
+                file=sys.stderr,
+            )
+            try:
+                Init(from_="minilm", reader="trained", output=made.path).run()
+            except InputError as error:
+                raise InputError(
+                    f"{error} That is for `realm init --from minilm --reader "
+                    "trained`; give its output to this command with --model."
+                ) from error
+    return made

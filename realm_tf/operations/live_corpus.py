@@ -20,6 +20,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.models.precision import resolve_for_graphs
 from realm_tf.operations import corpus_sync
+from realm_tf.operations.init import packaged
 from realm_tf.operations.operation import Operation
 
 # Exit statuses.
@@ -48,7 +49,7 @@ class CreateCorpus(_Change):
     """Makes a corpus of your documents that answers questions and can change.
 
       realm corpus create corpus --documents handbook/
-      realm ask --saved-model corpus/saved_model "how many days of leave are there"
+      realm ask --corpus corpus "how many days of leave are there"
       realm corpus sync corpus                   after something has changed
 
     Nothing is trained: MODEL has learned to read from other texts. Documents
@@ -57,7 +58,7 @@ class CreateCorpus(_Change):
     found, read and shown under its headings.
 
       realm corpus create corpus --documents handbook/ --fields tags date
-      realm ask --saved-model corpus/saved_model --filter "tags=hr" "..."
+      realm ask --corpus corpus --filter "tags=hr" "..."
 
     asks documents alone whose front matter, meta elements, columns or keys say
     so. The exit status is 3 if some files were not read, 4 if a source was not.
@@ -73,8 +74,9 @@ class CreateCorpus(_Change):
     """what is no document of them: patterns as in .gitignore"""
     all: bool = False
     """also hidden files, and what .gitignore names"""
-    model: Model = Model("quickstart-output/model")
-    """a fine-tuned model; that of `realm quickstart` is for trying out"""
+    model: Model | None = None
+    """a fine-tuned model (if not given: MiniLM with the reader of this package,
+    which is made once for this machine)"""
     calibration: Evaluation | None = None
     """an evaluation of this model made with --calibrate and --retriever hybrid,
     best of questions about these documents: confidences are probabilities, and
@@ -113,11 +115,8 @@ class CreateCorpus(_Change):
                 f"{self.output} is a corpus already: change it with `realm "
                 "corpus sync`, or choose another directory."
             )
-        if not self.model.is_complete:
-            raise InputError(
-                f"{self.model} is no model: name one with --model, or run "
-                "`realm quickstart`, which makes one for trying out."
-            )
+        if self.model and not self.model.is_complete:
+            raise InputError(f"--model: {self.model} is no model.")
         if self.fields and self.kind == "scann":
             raise InputError(
                 "--kind scann cannot leave blocks out of a search, so that "
@@ -129,12 +128,13 @@ class CreateCorpus(_Change):
             for field in dataclasses.fields(self)
             if field.name not in of_sources
         }
-        fitted = for_model(self.calibration, self.model, self.retriever)
-        model = os.path.abspath(self.model.directory)
+        used = self.model or packaged()
+        fitted = for_model(self.calibration, used, self.retriever)
+        model = os.path.abspath(used.directory)
         settings.update(
             model=model,
             model_from_corpus=os.path.relpath(model, self.output),
-            model_fingerprint=self.model.fingerprint,
+            model_fingerprint=used.fingerprint,
             # Of all documents, whatever machine adds them.
             precision=resolve_for_graphs(),
             # The evaluation may go.
@@ -153,8 +153,8 @@ class CreateCorpus(_Change):
     def report(self, result: dict) -> str:
         return (
             f"{super().report(result)}\n\nGo on with:\n"
-            f'  realm ask --saved-model {self.result.saved_model} "..."\n'
-            f"  realm serve --saved-model {self.result.saved_model}\n"
+            f'  realm ask --corpus {self.output} "..."\n'
+            f"  realm serve --corpus {self.output}\n"
             f"  realm corpus sync {self.output}"
         )
 
@@ -164,7 +164,7 @@ class SyncCorpus(_Change):
     """Makes a corpus equal to its sources as they are now.
 
     The command prints what was added, changed and removed before it makes the
-    next state. A server of CORPUS/saved_model takes the new state by itself,
+    next state. A server of the corpus takes the new state by itself,
     without a failed request. A source of which anything cannot be read keeps
     all its documents, and a file that cannot be understood keeps its own. The
     exit status is then 4 or 3. More than a fifth of the documents of a source

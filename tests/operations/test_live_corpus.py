@@ -123,8 +123,7 @@ def test_what_is_made(created):
     )
     question = "What flows to Egypt?"
     (wanted,) = predictor.predict([question])
-    ask = realm.Ask(question=question, saved_model=f"{root}/corpus/saved_model")
-    (view,) = ask.run()
+    (view,) = realm.Ask(question=question, saved_model=f"{root}/corpus").run()
     assert view.answer.answer == wanted.answer != ""
     assert view.answer.block_id == wanted.block_id
     chosen = calibration.choose(wanted, fitted=CALIBRATION)
@@ -608,12 +607,41 @@ def test_an_older_corpus_is_refused(tmp_path):
 
 
 def test_a_missing_model_is_named_with_its_option(tmp_path):
-    with pytest.raises(InputError, match="name one with --model"):
+    with pytest.raises(InputError, match="model is no model"):
         realm.CreateCorpus(
             documents=str(tmp_path),
             output=str(tmp_path / "corpus"),
             model=str(tmp_path / "model"),
         ).run()
+
+
+def test_the_model_of_the_package_is_made_once(
+    tmp_path, monkeypatch, model_dir
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = []
+
+    def make(init):
+        made.append((init.from_, init.reader))
+        shutil.copytree(model_dir, init.output)
+
+    monkeypatch.setattr(realm.Init, "run", make)
+    live_corpora.write(tmp_path / "docs", {"nile.txt": "The Nile flows."})
+    for name in ("one", "two"):
+        _create(tmp_path / "docs", tmp_path / name, None)
+    assert made == [("minilm", "trained")]
+    (folder,) = (tmp_path / "cache/realm/models").iterdir()
+    settings = LiveCorpus(tmp_path / "one").manifest().settings
+    assert settings["model"] == str(folder)
+    # Without a network.
+    shutil.rmtree(folder)
+    monkeypatch.setattr(realm.Init, "run", _no_network)
+    with pytest.raises(InputError, match="No network.* with --model"):
+        _create(tmp_path / "docs", tmp_path / "three", None)
+
+
+def _no_network(init):
+    raise InputError("No network.")
 
 
 def test_two_rows_of_one_id_are_no_documents(tmp_path, model_dir):
