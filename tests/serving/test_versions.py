@@ -116,7 +116,7 @@ def test_a_start_without_a_version_is_refused(world, what):
     message = "base holds no SavedModel: expected saved_model.pb or <integer>/"
     if what == "path":
         world.base.rmdir()
-        message = "base does not exist: expected a SavedModel"
+        message = "base does not exist: expected a corpus"
     if what == "whole version":
         (world.base / "1").mkdir()
     if what == "load":
