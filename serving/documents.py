@@ -1,7 +1,10 @@
 """The documents that the blocks of a served corpus were cut from."""
 
+import collections
+import itertools
 import mimetypes
 import threading
+from collections.abc import Iterable
 
 import grpc
 
@@ -11,6 +14,10 @@ from realm_tf.serving.request_error import RequestError
 PDF = "application/pdf"
 # What a browser shows as it is; other text is plain, and all else is saved.
 _SHOWN = ("text/html", PDF)
+
+
+# Of a field, for people who choose documents by it (our choice).
+_NUM_VALUES = 12
 
 
 class Documents:
@@ -59,6 +66,25 @@ class Documents:
         if path is None:
             raise missing(row["file"])
         return path
+
+    def values(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """The most frequent values of each field of the documents."""
+
+        def count(state):
+            of_all = [each.fields for each in state.articles().values()]
+            return {
+                name: [
+                    value
+                    for value, _ in collections.Counter(
+                        itertools.chain.from_iterable(
+                            fields.get(name, ()) for fields in of_all
+                        )
+                    ).most_common(_NUM_VALUES)
+                ]
+                for name in names
+            }
+
+        return self._found(count, "fields")
 
     def _found(self, find, name):
         if not self.exist:

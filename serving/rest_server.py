@@ -118,6 +118,13 @@ _OF_CARD = (
 )
 
 
+def _question_about(title: str) -> str:
+    """A question for the page, from the lowest heading of a document."""
+    heading = title.rpartition(": ")[2]
+    is_question = heading.endswith("?")
+    return heading if is_question else f"What about {heading}?"
+
+
 def _on_request_error(request: Request, error: RequestError) -> Response:
     status = error.http_status or _HTTP_STATUS.get(error.code, 500)
     return Answer(
@@ -323,14 +330,20 @@ class RestApi:
         return Response(content, headers={"Content-Type": content_type})
 
     async def about(self, request: Request) -> Response:
-        """What the page says about the model."""
+        """What the page says about the model and its documents."""
         is_restricted = bool(self._check_access(request).required_filter)
         with self._handler.versions.use(MODEL_NAME) as (version, servable):
-            facts = {
-                key: servable.card.get(key)
-                for key in _OF_CARD
-                if not (is_restricted and key.startswith("example_"))
-            }
+            facts = {key: servable.card.get(key) for key in _OF_CARD}
+        served = self._handler.documents
+        facts["documents"] = served.exist and not is_restricted
+        if facts["documents"]:
+            facts["example_questions"] = facts["example_questions"] or list(
+                map(_question_about, facts["example_titles"] or ())
+            )
+            names = facts["fields"] or ()
+            facts["field_values"] = await self._in_thread(served.values, names)
+        elif is_restricted:
+            facts["example_questions"] = facts["example_titles"] = None
         return Answer({"model": MODEL_NAME, "version": version, **facts})
 
     async def document(self, request: Request) -> Response:

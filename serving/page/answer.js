@@ -1,7 +1,6 @@
 // An answer of the model as elements of the page. Everything in it becomes a
 // text node, never markup.
 
-const SVG = "http://www.w3.org/2000/svg";
 const NO_BLOCK_ID = -1;
 const COPIED_MILLISECONDS = 2000;
 
@@ -12,6 +11,17 @@ export function element(tag, attributes = {}, ...children) {
   }
   node.append(...children);
   return node;
+}
+
+// What would be unseen or would turn text around, as an escape.
+const CONTROLS =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+export function visible(text) {
+  return text.replace(
+    CONTROLS,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 // A string that is not UTF-8 comes as {"b64": ...}.
@@ -62,7 +72,17 @@ export function readAnswer(outputs) {
       // Earlier exports have none; fields are those of a corpus.
       ...(outputs.candidate_url ? ["url"] : []),
       ...(outputs.candidate_fields ? ["fields"] : []),
-    ]).filter((candidate) => candidate.block_id !== NO_BLOCK_ID),
+    ])
+      .filter((candidate) => candidate.block_id !== NO_BLOCK_ID)
+      .map((candidate) => ({
+        blockId: candidate.block_id,
+        logProb: candidate.log_prob,
+        title: asText(candidate.title),
+        text: asText(candidate.text),
+        answer: asText(candidate.answer),
+        url: asText(candidate.url ?? ""),
+        fields: asText(candidate.fields ?? ""),
+      })),
   };
 }
 
@@ -75,13 +95,14 @@ function markedText(text, start, limit) {
 function mark(block, text, start, limit) {
   const points = Array.from(text);
   if (start < 0 || limit > points.length || start >= limit) {
-    block.append(text);
+    block.append(visible(text));
     return block;
   }
+  const piece = (from, to) => visible(points.slice(from, to).join(""));
   block.append(
-    points.slice(0, start).join(""),
-    element("mark", {}, points.slice(start, limit).join("")),
-    points.slice(limit).join(""),
+    piece(0, start),
+    element("mark", {}, piece(start, limit)),
+    piece(limit),
   );
   return block;
 }
@@ -118,88 +139,93 @@ function sentenceStart({ text, sentence, start }) {
   return Array.from(text.slice(0, place)).length;
 }
 
-function headline(answer, question) {
+// What there is instead of an answer, or before one that is unsure.
+function remark(answer, filter) {
+  if (answer.answer !== "") {
+    return answer.answered
+      ? ""
+      : "The documents do not seem to say this. The closest is:";
+  }
+  return filter !== "" && !answer.candidates.length
+    ? `No document matches the filter \u201c${visible(filter)}\u201d.`
+    : "Nothing was found for this question.";
+}
+
+function headline(answer, filter) {
+  const words = element("p", { class: "answer", dir: "auto" });
+  const shown = remark(answer, filter);
+  if (shown !== "") {
+    words.classList.add("none");
+    words.append(element("span", { class: "remark" }, shown));
+  }
   const found = answer.answer !== "";
-  const sure = found && answer.answered;
-  const words = element("p", { class: sure ? "answer" : "answer none" });
-  words.dir = "auto";
-  if (found && !sure) words.append("Not sure; the likeliest is ");
   if (found && answer.sentence !== "") {
     words.classList.add("sentence");
     const { sentence, start } = answer;
     const first = sentenceStart(answer);
     const limit = answer.isSentence ? 0 : answer.limit - first;
     mark(words, sentence, start - first, limit);
-  } else {
-    words.append(found ? answer.answer : "No answer found.");
+  } else if (found) {
+    words.append(visible(answer.answer));
   }
   const facts = element("p", { class: "facts" });
-  if (found) {
-    facts.append(
-      element("span", {}, `confidence ${decimal(answer.confidence)}`),
-      element("span", {}, `score ${decimal(answer.score)}`),
-    );
+  if (found && answer.confidence !== null) {
+    const sure = Math.round(100 * answer.confidence);
+    facts.append(element("span", {}, `${sure} % sure`));
   }
   facts.append(copyButton());
   return [words, facts];
 }
 
-function sourceOf(url, fields) {
-  const source = element("p", { class: "source" });
+// The headings above a text, the outermost first.
+function titleOf(text, isOfFiles) {
+  const title = visible(text) || "Untitled";
+  return isOfFiles ? title.replaceAll(": ", " \u203a ") : title;
+}
+
+// A link to a document, its own or to the file that the server shows.
+function linkOf(url, blockId, { files, key }) {
   const href = safeUrl(url);
+  const text = visible(url);
   if (href !== null) {
-    source.append(
-      "Source: ",
-      element("a", { href, rel: "noopener noreferrer" }, url),
-    );
-  } else if (url !== "") {
-    source.append(`Source: ${url}`);
+    return element("a", { href, rel: "noopener noreferrer" }, text);
   }
+  if (!files || url === "") return text;
+  const mark = url.indexOf("#");
+  const anchor = mark < 0 ? "" : url.slice(mark);
+  const place = `documents/${blockId}${anchor}`;
+  if (!key) return element("a", { href: place, target: "_blank" }, text);
+  // A link has no header for a key.
+  const field = element("input", { type: "hidden", name: "key", value: key });
+  const button = element("button", { class: "plain" }, text);
+  const more = { class: "link", action: place, method: "post", target: "_blank" };
+  return element("form", more, field, button);
+}
+
+function sourceOf({ url, fields, blockId }, options) {
+  const source = element("div", { class: "source" });
+  if (url !== "") source.append("Source: ", linkOf(url, blockId, options));
   if (fields !== "") {
     if (source.hasChildNodes()) source.append(element("br"));
-    source.append(fields);
+    source.append(visible(fields));
   }
   return source;
 }
 
-function evidence(answer, license) {
-  // The number of the block among those that were read.
-  const place = answer.candidates.findIndex(
-    (candidate) => candidate.block_id === answer.blockId,
-  );
-  const number = place < 0 ? "" : `[${place + 1}] `;
-  const title = element(
-    "h2",
-    { dir: "auto" },
-    `${number}${answer.title || "Untitled"}`,
-  );
-  const source = sourceOf(answer.url, answer.fields);
-  if (license) {
+function evidence(answer, options) {
+  const title = titleOf(answer.title, options.files);
+  const source = sourceOf(answer, options);
+  if (options.license) {
     if (source.hasChildNodes()) source.append(element("br"));
-    source.append(`Licence: ${license}`);
+    source.append(`Licence: ${options.license}`);
   }
-  const section = element("section", { id: "evidence" });
-  section.setAttribute("aria-label", "Evidence");
-  section.append(
-    title,
+  return element(
+    "section",
+    { id: "evidence", "aria-label": "Evidence" },
+    element("h2", { dir: "auto" }, title),
     markedText(answer.text, answer.start, answer.limit),
     source,
   );
-  return section;
-}
-
-function bar(probability) {
-  const image = document.createElementNS(SVG, "svg");
-  image.setAttribute("class", "bar");
-  image.setAttribute("aria-hidden", "true");
-  for (const width of [1, probability]) {
-    const part = document.createElementNS(SVG, "rect");
-    part.setAttribute("width", `${100 * width}%`);
-    part.setAttribute("height", "100%");
-    part.setAttribute("rx", "2");
-    image.append(part);
-  }
-  return image;
 }
 
 // Where an answer first stands in a text, in code points; [0, 0] if nowhere.
@@ -210,72 +236,73 @@ function spanOf(text, answer) {
   return [start, start + Array.from(answer).length];
 }
 
-function candidateItem(candidate, number, chosenId) {
-  const probability =
-    candidate.log_prob === null ? 0 : Math.exp(candidate.log_prob);
-  const what = element("span", { class: "what", dir: "auto" });
-  const title = asText(candidate.title) || "Untitled";
-  what.append(element("span", { class: "title" }, `[${number}] ${title}`));
-  const own = asText(candidate.answer);
-  what.append(element("span", { class: "own" }, own || "no answer"));
-  const item = element("li");
-  if (candidate.block_id === chosenId) {
-    item.className = "chosen";
-    what.append(element("span", { class: "unseen" }, " (shown above)"));
+function otherItem(candidate, options) {
+  const what = element("summary", { dir: "auto" });
+  const title = titleOf(candidate.title, options.files);
+  what.append(element("span", { class: "title" }, title));
+  if (candidate.answer !== "") {
+    const own = visible(candidate.answer);
+    what.append(element("span", { class: "own" }, own));
   }
-  item.append(
-    element(
-      "details",
-      {},
-      element(
-        "summary",
-        {},
-        element("span", { class: "number" }, percent(probability)),
-        bar(probability),
-        what,
-      ),
-      markedText(asText(candidate.text), ...spanOf(asText(candidate.text), own)),
-      sourceOf(asText(candidate.url ?? ""), asText(candidate.fields ?? "")),
-    ),
+  const place = spanOf(candidate.text, candidate.answer);
+  const text = markedText(candidate.text, ...place);
+  const item = element("details", {}, what, text);
+  item.append(sourceOf(candidate, options));
+  return element("li", {}, item);
+}
+
+// What else was read; of equal texts, the first.
+function others(answer, options) {
+  const seen = new Set([answer.text]);
+  const found = answer.candidates.filter(
+    ({ text }) => !seen.has(text) && seen.add(text),
   );
-  return item;
-}
-
-function percent(probability) {
-  return `${(100 * probability).toFixed(1)} %`;
-}
-
-function candidates(answer) {
-  if (!answer.candidates.length) return [];
+  if (!found.length) return [];
+  const items = found.map((candidate) => otherItem(candidate, options));
   return [
-    element("h2", {}, "Blocks read"),
-    element(
-      "p",
-      { class: "explained" },
-      "How the search shares its trust among the blocks read, p(z|x), and " +
-        "the answer that each would give alone.",
-    ),
-    element(
-      "ul",
-      { id: "blocks" },
-      ...answer.candidates.map((candidate, i) =>
-        candidateItem(candidate, i + 1, answer.blockId),
-      ),
-    ),
+    element("h2", {}, "Also found"),
+    element("ul", { id: "others" }, ...items),
   ];
 }
 
-function nbest(answer) {
-  if (!answer.nbest.length) return [];
-  const list = element("dl", { id: "nbest" });
-  for (const alternative of answer.nbest) {
-    const score = decimal(alternative.score);
+function rows(name, pairs) {
+  const list = element("dl", { id: name });
+  for (const [number, text] of pairs) {
     list.append(
-      element("dt", { class: "number" }, score),
-      element("dd", { dir: "auto" }, asText(alternative.answer)),
+      element("dt", {}, number),
+      element("dd", { dir: "auto" }, visible(text)),
     );
   }
-  return [element("h2", {}, "Best answers by score"), list];
+  return list;
+}
+
+function details(answer, options) {
+  const share = (logProb) => (logProb === null ? 0 : Math.exp(logProb));
+  return element(
+    "details",
+    { id: "details" },
+    element("summary", {}, "Details"),
+    element(
+      "p",
+      {},
+      "The candidates: each block that was read, p(z|x), which is the " +
+        "search's trust in it, and the answer that it would give alone.",
+    ),
+    rows(
+      "blocks",
+      answer.candidates.map((each) => [
+        share(each.logProb).toFixed(3),
+        `${each.title} (block ${each.blockId}): ${each.answer || "no answer"}`,
+      ]),
+    ),
+    element("p", {}, "The best answers by score:"),
+    rows(
+      "nbest",
+      answer.nbest.map((each) => [decimal(each.score), asText(each.answer)]),
+    ),
+    timings(options.total, options.headers),
+    element("p", {}, options.about),
+  );
 }
 
 function timings(total, headers) {
@@ -296,12 +323,12 @@ export function linkTo(question, filter = "") {
   return url.href;
 }
 
-// Everything to show of an answer. `headers` are those of the response,
-// `total` the milliseconds that the visitor waited for it.
-export function render(answer, { question, license, headers, total }) {
-  const shown = [...headline(answer, question)];
-  if (answer.blockId !== NO_BLOCK_ID) shown.push(evidence(answer, license));
-  shown.push(...candidates(answer), ...nbest(answer));
-  shown.push(timings(total, headers));
+// Everything to show of an answer. `options`: `filter`; `headers` of the
+// response; `total`, the milliseconds that the visitor waited; `license`;
+// `files`, whether the server shows documents, `key` for them; `about`.
+export function render(answer, options) {
+  const shown = headline(answer, options.filter);
+  if (answer.blockId !== NO_BLOCK_ID) shown.push(evidence(answer, options));
+  shown.push(...others(answer, options), details(answer, options));
   return shown;
 }

@@ -1,6 +1,6 @@
 // Asks the server and shows what came of it.
 
-import { element, linkTo, readAnswer, render } from "./answer.js";
+import { element, linkTo, readAnswer, render, visible } from "./answer.js";
 
 // Quicker answers show no sign of waiting, which would only flicker.
 const PATIENCE_MILLISECONDS = 200;
@@ -49,31 +49,23 @@ async function fetchJson(path, options = {}) {
   return [parseJson(text), response.headers];
 }
 
-// Questions that the model answers rightly, as its export has found.
-function examples() {
-  return about.example_questions ?? [];
-}
-
 // Before each question: a server takes new states of a corpus.
 async function loadAbout() {
   [about] = await fetchJson("about.json");
-  const facts = [];
-  if (about.num_blocks !== null) {
-    const count = about.num_blocks.toLocaleString("en");
-    facts.push(`Answered from ${count} blocks of text`);
+  const count = about.num_blocks?.toLocaleString("en");
+  let words = count ? `Answers from ${count} passages${about.documents ? " of your documents" : ""}` : "";
+  if (words && !about.documents && about.example_titles?.length) {
+    words += `, such as ${about.example_titles.join(", ")}`;
   }
-  if (about.example_titles?.length) {
-    facts.push(`such as ${about.example_titles.join(", ")}`);
-  }
-  facts.push(`model ${about.model}, version ${about.version}`);
-  if (about.index !== null) facts.push(`index ${about.index}`);
-  byId("corpus").textContent = facts.join(" · ");
+  byId("corpus").textContent = visible(words);
   if (about.fields?.length) {
     byId("filtering").hidden = false;
-    filterInput.placeholder = `${about.fields.join(", ")}, such as ${about.fields[0]}=…`;
+    const [name] = about.fields;
+    const value = about.field_values?.[name]?.[0] ?? "\u2026";
+    filterInput.placeholder = `such as ${name}=${value}`;
   }
   byId("example-list").replaceChildren(
-    ...examples().map((example) => {
+    ...(about.example_questions ?? []).map((example) => {
       const link = element("a", { href: linkTo(example), dir: "auto" });
       link.textContent = example;
       link.addEventListener("click", (event) => {
@@ -86,12 +78,27 @@ async function loadAbout() {
   );
 }
 
-function showAnswer(answer, details) {
-  result.replaceChildren(...render(answer, details));
+// The fields that a filter can name, and values of them.
+function showFields(wanted) {
+  byId("fields").replaceChildren(
+    ...(wanted ? (about?.fields ?? []) : []).flatMap((name) => {
+      const values = about.field_values?.[name] ?? [];
+      return [
+        element("dt", {}, visible(name)),
+        element("dd", {}, visible(values.join(", ")) || "\u2026"),
+      ];
+    }),
+  );
+  byId("filters").hidden = !byId("fields").hasChildNodes();
+}
+
+function showAnswer(answer, options) {
+  result.replaceChildren(...render(answer, options));
   show("result");
+  showFields(options.filter !== "" && !answer.candidates.length);
   byId("status").textContent =
     answer.answer === ""
-      ? "No answer found."
+      ? result.querySelector(".answer").textContent
       : `Answer: ${answer.answer}. From: ${answer.title}.`;
 }
 
@@ -100,6 +107,7 @@ function show(name) {
   for (const part of ["result", "problem", "access", "examples"]) {
     byId(part).hidden = part !== name;
   }
+  showFields(false);
 }
 
 function showProblem(error) {
@@ -110,12 +118,16 @@ function showProblem(error) {
     return;
   }
   const told = error instanceof ServerError;
+  const isFilter = error.status === 400 && filterInput.value !== "";
   if (!told) console.error(error);
-  byId("problem-text").textContent = told
-    ? `The server did not answer (status ${error.status}).`
-    : "The server cannot be reached, or its answer cannot be read.";
-  byId("problem-words").textContent = error.message;
+  byId("problem-text").textContent = isFilter
+    ? "The server cannot use this filter."
+    : told
+      ? `The server did not answer (status ${error.status}).`
+      : "The server cannot be reached: it may have stopped.";
+  byId("problem-words").textContent = told ? visible(error.message) : "";
   show("problem");
+  showFields(isFilter);
 }
 
 function setWaiting(waiting) {
@@ -165,8 +177,11 @@ function ask(question, filter) {
       signal,
     });
     showAnswer(readAnswer(body.outputs), {
-      question,
+      filter,
       license: about.evidence_license,
+      files: about.documents,
+      key: sessionStorage.getItem(KEY_ITEM),
+      about: `Model ${about.model}, version ${about.version}, index ${about.index}.`,
       headers,
       total: performance.now() - started,
     });
@@ -206,7 +221,7 @@ function openAddress() {
   byId("status").textContent = "";
   run(async () => {
     await loadAbout();
-    if (examples().length) show("examples");
+    if (about.example_questions?.length) show("examples");
   });
   show("nothing");
 }

@@ -35,13 +35,14 @@ globalThis.document = {
 };
 const { readAnswer, render } = await import("./answer.mjs");
 const outputs = JSON.parse(process.argv[2]);
-const details = {question: "q", headers: new Map(), total: 1};
-console.log(render(readAnswer(outputs), details)[0].toString());
+const options = {filter: process.argv[3], headers: new Map(), total: 1};
+console.log(render(readAnswer(outputs), options)[0].toString());
 """
+NOTHING = {"answer": "", "answer_sentence": "", "block_id": -1}
 TEXT = "\U0001f600 One sat. He sat. He sat."
 
 
-def _headline(directory, **changes):
+def _headline(directory, filter="", **changes):
     for name, content in (
         ("answer.mjs", (rest_server.PAGE_DIRECTORY / "answer.js").read_text()),
         ("run.mjs", DOCUMENT),
@@ -71,7 +72,7 @@ def _headline(directory, **changes):
     }
     outputs = {k: [v] for k, v in outputs.items() if v is not None}
     done = subprocess.run(
-        [NODE, "run.mjs", json.dumps(outputs)],
+        [NODE, "run.mjs", json.dumps(outputs), filter],
         cwd=directory,
         capture_output=True,
         text=True,
@@ -91,8 +92,8 @@ def _headline(directory, **changes):
         ),
         (
             {"answered": False},
-            "<p answer none sentence>Not sure; the likeliest is "
-            "<mark >He</> sat.</>",
+            "<p answer none sentence><span remark>The documents do not seem to "
+            "say this. The closest is:</><mark >He</> sat.</>",
         ),
         # All of the sentence answers.
         (
@@ -102,8 +103,20 @@ def _headline(directory, **changes):
         # An earlier export.
         ({"answer_sentence": None, "is_sentence": None}, "<p answer>He</>"),
         (
-            {"answer": "", "answer_sentence": "", "block_id": -1},
-            "<p answer none>No answer found.</>",
+            NOTHING,
+            "<p answer none><span remark>Nothing was found for this "
+            "question.</></>",
+        ),
+        (
+            {**NOTHING, "filter": "tags=hrr"},
+            "<p answer none><span remark>No document matches the filter "
+            "“tags=hrr”.</></>",
+        ),
+        # Offsets are those of what is escaped.
+        (
+            {"answer": "\u202eb", "start": 2, "limit": 4}
+            | {"text": "\x1b[\u202eb.", "answer_sentence": "\x1b[\u202eb."},
+            r"<p answer sentence>\u001b[<mark >\u202eb</>.</>",
         ),
     ],
 )

@@ -15,25 +15,17 @@ from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.options import bind
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.rest_server import RestServer
 
 DEADLINE_SECONDS = 30
 FRANKENSTEIN = (
-    "Frankenstein is a novel that Mary Shelley began at eighteen, in the wet "
-    "summer of 1816 by Lake Geneva, where four friends had agreed to write a "
-    "ghost story each. It was printed in London in 1818 without her name, and "
-    "many took Percy Shelley for its author. The title names the student who "
-    "makes the creature; the creature itself has no name in the book."
+    "Frankenstein is a novel that Mary Shelley began at eighteen, by Lake "
+    "Geneva. It was printed in London in 1818 without her name."
 )
 SENTENCE = FRANKENSTEIN[: FRANKENSTEIN.index(" It was printed")]
-GENEVA = (
-    "The summer of 1816 was the coldest in Europe for a century, after the "
-    "eruption of Mount Tambora. The guests of the Villa Diodati stayed inside "
-    "and read German ghost stories aloud."
-)
-# Eight code points, fifteen UTF-16 units, stand before the answer.
-ASTRAL = "\U0001d509\U0001d52f\U0001d51e\U0001f600\U0001f468\u200d\U0001f469 is by Mary\U0001f600."
+GENEVA = "The summer of 1816 followed the eruption of Mount Tambora."
 EVIL = '<img src=x onerror="hacked=1"><script>hacked=2</script>'
 WRONG = "The graph failed on <b>this</b> question."
 NOTHING = {
@@ -52,8 +44,8 @@ NOTHING = {
 }
 
 
-def found(answer, text, *, title, start=None, **more):
-    start = text.index(answer) if start is None else start
+def found(answer, text, *, title, **more):
+    start = text.index(answer)
     return {
         **NOTHING,
         "answer": answer,
@@ -77,29 +69,21 @@ ANSWERS = {
         FRANKENSTEIN,
         answer_sentence=SENTENCE,
         is_sentence=False,
-        title="Frankenstein",
+        title="Frankenstein: Origin",
         url="https://example.org/wiki/Frankenstein?a=1&b=2",
         nbest=[("Mary Shelley", 12.504), ("Percy Shelley", 9.25), ("", 0.0)],
         candidates=[
             (7, "Frankenstein", FRANKENSTEIN, "Mary Shelley", math.log(0.607)),
             (2, "Year Without a Summer", GENEVA, "Tambora", math.log(0.3)),
-            (9, "Geneva", "A city on a lake.", "", math.log(0.08)),
-            (4, "Percy Bysshe Shelley", "A poet.", "a poet", math.log(0.013)),
+            # An older version of the same page.
+            (9, "Summer of 1816", GENEVA, "Tambora", math.log(0.08)),
+            (4, "Percy Bysshe Shelley", "A poet.", "", math.log(0.013)),
         ],
     ),
-    "unsure": found(
-        "Geneva",
-        "A city: Geneva.",
-        title="Geneva",
-        confidence=0.125,
-        answered=False,
-    ),
-    "astral": found("Mary\U0001f600", ASTRAL, title="Astral"),
     EVIL: found(
         EVIL, f"before {EVIL} after", title=EVIL, url="javascript:hacked=3"
     ),
-    "plain source": found("x", "x", title="x", url="a dump of 2024"),
-    "fields": found("x", "x", title="x", fields=f"tags=hr|{EVIL}"),
+    "file": found("x", "x", title="A: B", url="docs/a.html#part"),
     "long": found(
         "w" * 300,
         "w" * 300,
@@ -107,7 +91,7 @@ ANSWERS = {
         url="https://example.org/" + "u" * 300,
         nbest=[("w" * 300, 1.0), ("n" * 300, 0.5), ("", 0.0)],
     ),
-    "nothing": {**NOTHING, "candidates": [(5, "Etna", "A hill.", "", -0.1)]},
+    "nothing": NOTHING,
     "slow": found("late", "It came late.", title="Late"),
 }
 EXAMPLES = ["Who wrote Frankenstein?", "nothing"]
@@ -155,6 +139,7 @@ class Servable:
     version = 3
     card = {
         "num_blocks": 51234,
+        "fields": ["tags"],
         "index": "ivf",
         "evidence_license": "CC BY-SA 4.0",
         "example_questions": EXAMPLES,
@@ -171,7 +156,7 @@ class Servable:
         filtered.inputs["question"].CopyFrom(info)
         filtered.inputs["filter"].CopyFrom(info)
         self.signature_defs["serving_default_filtered"] = filtered
-        # Of the requests that came with one.
+        # Of each request.
         self.filters = []
         self.let_go = threading.Event()
 
@@ -185,7 +170,10 @@ class Servable:
 
     def run(self, inputs, **arguments):
         (question,) = inputs["question"]
-        self.filters.extend(inputs.get("filter", []))
+        (filter,) = inputs.get("filter", [b""])
+        self.filters.append(filter)
+        if filter == b"tag=hr":
+            raise invalid("tag is no field of this corpus")
         if question == b"slow":
             assert self.let_go.wait(timeout=DEADLINE_SECONDS)
         if question.decode() not in ANSWERS:
@@ -193,13 +181,32 @@ class Servable:
         return columns(ANSWERS[question.decode()])
 
 
+class Documents:
+    """Shows a file for each block."""
+
+    exist = True
+
+    def __init__(self, file):
+        self.file = file
+
+    def values(self, names):
+        return {name: ["hr", "\u202elaw"] for name in names}
+
+    def of_block(self, block_id):
+        return {}
+
+    def path(self, row):
+        return str(self.file)
+
+
 @contextlib.contextmanager
-def serving(servable, *, api_keys=None):
+def serving(servable, *, api_keys=None, documents=None):
     """The URL of the page over a servable."""
     options = ServerOptions(saved_model="none")
     handler = RequestHandler(
         servable, options=options, metrics=ServingMetrics(), api_keys=api_keys
     )
+    handler.documents = documents or handler.documents
     server = RestServer(handler, bind("127.0.0.1", 0, flag=""))
     try:
         yield f"{server.url}/"
