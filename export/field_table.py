@@ -11,8 +11,9 @@ from realm_tf.export import corpus_tables
 from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.export.compressed_texts import table
 
-# Of a filter (our choice): each takes time.
-_MOST_CONDITIONS = 16
+# Of a filter (our choice): each takes time. A server joins that of a request and
+# that of its key, 16 each.
+_MOST_CONDITIONS = 32
 _CONDITION = r"(?s:\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*)"
 _DATE = r"(?s:[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?)"
 _NUMBER = r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?"

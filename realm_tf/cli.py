@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import importlib.util
+import io
 import os
 import select
 import sys
@@ -91,6 +92,9 @@ def main(argv: list[str] | None = None) -> int:
         of a corpus were not read, 4 a source of it was not, 130 interrupted,
         141 if the reader of standard output closed it.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What its encoding lacks, as an escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _main(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

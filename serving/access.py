@@ -118,9 +118,9 @@ def restricted(request, filter: str, signature_defs: Mapping):
     if filtered not in signature_defs:
         raise RequestError(
             grpc.StatusCode.PERMISSION_DENIED,
-            f"This key may see what the filter {filter!r} lets it, and signature "
-            f"{name!r} of this model takes none: export a corpus that was made "
-            "with --fields.",
+            f"This key sees a part of the documents, and signature {name!r} of "
+            "this model takes no filter: export a corpus that was made with "
+            "--fields.",
         )
     own = request.inputs.get(signatures.FILTER)
     sizes = [len(array) for array in request.inputs.values() if array.ndim]

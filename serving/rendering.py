@@ -14,11 +14,17 @@ from realm_tf.serving.client import NO_BLOCK_ID
 
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
-# Control characters of a block must not steer the terminal. One character
-# for one, so that offsets stay.
+# Control characters of a document must not steer the terminal, and marks of
+# direction must not turn text around.
 _CONTROLS = {
-    code: " " for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028)
-}
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+} | dict.fromkeys(map(ord, "\t\n\r\x0c\u2028\u2029"), " ")
 
 
 def _printable(text: str) -> str:
@@ -27,19 +33,18 @@ def _printable(text: str) -> str:
 
 def _evidence(answer: Answer) -> Text:
     """The sentence with the answer marked in it."""
-    text = _printable(answer.text)
-    start, limit = answer.start, answer.limit
+    text, start, limit = answer.text, answer.start, answer.limit
     # An earlier export has no sentence.
-    sentence = _printable(answer.answer_sentence) or text
+    sentence = answer.answer_sentence or text
     first = text.rfind(sentence, 0, start + len(sentence))
     last = first + len(sentence)
     margin = _MAX_SENTENCE_LENGTH // 2
     before = "…" if first < start - margin else ""
     after = "…" if last > limit + margin else ""
     return Text.assemble(
-        before + text[max(first, start - margin) : start].lstrip(),
-        (f"[[{text[start:limit]}]]", "bold"),
-        text[limit : min(last, limit + margin)].rstrip() + after,
+        before + _printable(text[max(first, start - margin) : start].lstrip()),
+        (f"[[{_printable(text[start:limit])}]]", "bold"),
+        _printable(text[limit : min(last, limit + margin)].rstrip()) + after,
     )
 
 
@@ -100,7 +105,9 @@ class AnswerView:
                 yield Text(f"Evidence: {terms}")
         if answer.candidates:
             yield Text("p(z|x)  block read, its share, and its own answer")
-        for candidate in answer.candidates:
+        # Of equal texts, the first.
+        shown = {each.text: each for each in answer.candidates[::-1]}.values()
+        for candidate in [*shown][::-1]:
             yield Text(
                 f"{candidate.probability:6.4f}  "
                 f"{_printable(candidate.title)} (block {candidate.block_id}): "

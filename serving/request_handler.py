@@ -35,6 +35,9 @@ _NO_KEY = (
     "`x-api-key: KEY`."
 )
 
+# Conditions of a filter (our choice): each takes time.
+_MOST_CONDITIONS = 16
+
 
 class RequestHandler:
     """Answers requests over the version that is served.
@@ -131,17 +134,37 @@ class RequestHandler:
                 signature=request.signature,
                 output_filter=request.output_filter,
             )
-            if record.required_filter:
-                request = restricted(
-                    request, record.required_filter, servable.signature_defs
+
+            def run(request):
+                seconds = started + timeout_seconds - time.monotonic()
+                return servable.run(
+                    request.inputs,
+                    signature=request.signature,
+                    timeout_seconds=seconds,
                 )
-            outputs = servable.run(
-                request.inputs,
-                signature=request.signature,
-                timeout_seconds=started + timeout_seconds - time.monotonic(),
-            )
+
+            outputs = self._run_restricted(record, request, servable, run)
         wanted = request.output_filter or outputs
         return request, {name: outputs[name] for name in wanted}
+
+    def _run_restricted(self, record, request, servable, run):
+        """Runs a request with the filter of its key, if there is one."""
+        filter = record.required_filter
+        if not filter:
+            return run(request)
+        both = restricted(request, filter, servable.signature_defs)
+        try:
+            return run(both)
+        except RequestError as error:
+            if error.code != grpc.StatusCode.INVALID_ARGUMENT:
+                raise
+            # It may quote the filter of the key: what is wrong with the
+            # request's own is said without that.
+            run(request)
+            raise invalid(
+                "The filter of this key does not fit the corpus that is "
+                "served: tell whoever runs the server."
+            ) from error
 
     def render_metrics(self) -> tuple[bytes, str]:
         """All metrics in Prometheus' text form and their content type."""
@@ -251,6 +274,16 @@ class RequestHandler:
         most = self.max_string_bytes
         filters = inputs.get(signatures.FILTER)
         if filters is not None and filters.dtype == object:
+            for each in filters.ravel():
+                # Those of a key come on top.
+                if (
+                    sum(map(bool, map(bytes.strip, each.split(b";"))))
+                    > _MOST_CONDITIONS
+                ):
+                    raise invalid(
+                        f"input {signatures.FILTER} has more than {_MOST_CONDITIONS} "
+                        "conditions."
+                    )
             longest = max(map(len, filters.ravel()), default=0)
             if longest > most:
                 # Half of one would let other blocks be found.

@@ -257,6 +257,13 @@ class RestApi:
         request_id = choose_request_id(request.headers.get(REQUEST_ID_HEADER))
         request.state.request_id = request_id
         host = request.headers.get("host", "")
+        # A client may send the whole address, as to a proxy (RFC 9112, 3.2.2).
+        target = request.scope["raw_path"].decode("latin-1")
+        if target.startswith(("http://", "https://")):
+            _, _, host, path = f"{target}/".split("/", 3)
+            path = f"/{path.removesuffix('/')}"
+            request.scope["raw_path"] = path.encode("latin-1")
+            request.scope["path"] = unquote(path)
         if request.url.path in _PROBES or self._is_allowed(host):
             try:
                 response = await call_next(request)
@@ -333,7 +340,11 @@ class RestApi:
         """What the page says about the model and its documents."""
         is_restricted = bool(self._check_access(request).required_filter)
         with self._handler.versions.use(MODEL_NAME) as (version, servable):
-            facts = {key: servable.card.get(key) for key in _OF_CARD}
+            facts = {
+                key: servable.card.get(key)
+                for key in _OF_CARD
+                if not (is_restricted and key.startswith("example_"))
+            }
         served = self._handler.documents
         facts["documents"] = served.exist and not is_restricted
         if facts["documents"]:
@@ -342,8 +353,6 @@ class RestApi:
             )
             names = facts["fields"] or ()
             facts["field_values"] = await self._in_thread(served.values, names)
-        elif is_restricted:
-            facts["example_questions"] = facts["example_titles"] = None
         return Answer({"model": MODEL_NAME, "version": version, **facts})
 
     async def document(self, request: Request) -> Response:
@@ -441,6 +450,14 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc) -> None:
         self._timer.cancel()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        """Lets a client that has sent all of its request read the answer."""
+        answers = self.cycle is not None and not self.cycle.response_complete
+        if not answers or self.cycle.more_body or self.config.is_ssl:
+            return False
+        self.cycle.keep_alive = False
+        return True
 
     def _look_again(self, before) -> None:
         unsent = self.transport.get_write_buffer_size()

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import struct
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ from realm_tf.serving.request_error import unavailable
 _CLOSED = "This version is being unloaded."
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+
+# What a graph says of an input that it refuses: text, message, place.
+_ASSERTION = re.compile(
+    r"(?s).*assertion failed: \[(.*?)\] \[([^\]]*)\](?:\s*\[\[\{\{.*)?"
+)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -160,8 +166,9 @@ class SavedModelServable:
             # A run during `close` fails in one way or another.
             if self._runtime is None:
                 raise unavailable(_CLOSED) from error
+            message = _ASSERTION.sub(r"\1 \2", error.message)
             raise RequestError(
-                _STATUS_BY_NUMBER[error.code], error.message
+                _STATUS_BY_NUMBER[error.code], message
             ) from error
 
     def _filtered(self, name, inputs):

@@ -1,4 +1,5 @@
 import dataclasses
+import io
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ from typing import ClassVar
 from unittest import mock
 
 import pytest
+import rich
 
 import realm_tf
 from realm_tf import cli
@@ -132,6 +134,14 @@ def test_a_reader_that_goes_away(arguments):
     os.close(writer)
     assert done.returncode == cli.PIPE_CLOSED
     assert not done.stderr
+
+
+def test_what_a_terminal_lacks_is_escaped(monkeypatch):
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    _command(monkeypatch, lambda fake: rich.print("Café … \u202e"))
+    assert cli.main(["fake"]) == 0
+    assert shown.buffer.getvalue() == rb"Caf\xe9 \u2026 \u202e" + b"\n"
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ValueError])

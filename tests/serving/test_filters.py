@@ -50,9 +50,37 @@ def test_the_page_tells_a_key_no_other_titles(site):
         key: client.get("/about.json", **{"x-api-key": key})[1]
         for key in (ALL, PART)
     }
-    assert facts[ALL]["example_titles"]
-    assert "example_titles" not in facts[PART]
+    titles = facts[ALL]["example_titles"]
+    assert facts[ALL]["example_questions"] == [
+        f"What about {title}?" for title in titles
+    ]
+    assert facts[ALL]["field_values"]["parity"] == ["even", "odd"]
+    assert facts[ALL]["documents"] and not facts[PART]["documents"]
+    hidden = {"example_titles", "example_questions", "field_values"}
+    assert hidden.isdisjoint(facts[PART])
     assert facts[PART]["fields"] == ["parity", "number"]
+
+
+@pytest.mark.parametrize(
+    "filter, message",
+    [
+        ("colour=red", "colour is no field of this corpus; expected one of"),
+        ("parity", "parity is no condition of a filter; expected NAME=VALUE"),
+        (";".join(["number>=0"] * 17), "has more than 16 conditions"),
+    ],
+)
+def test_an_error_shows_no_filter_of_a_key(site, filter, message):
+    with pytest.raises(RealmServerError) as refused:
+        _client(site, PART).ask(["Nile?"], filter=filter)
+    assert message in refused.value.message
+    for hidden in ("even", "Graph execution", "assertion", "{{node"):
+        assert hidden not in refused.value.message
+
+
+def test_the_conditions_of_a_key_are_not_those_of_a_request(site):
+    filter = ";".join(["number>=0"] * 16)
+    (found,) = _client(site, PART).retrieve(["Nile"], filter=filter)
+    assert len(found) == 6
 
 
 def _by_grpc(site, signature, inputs):

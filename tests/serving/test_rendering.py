@@ -75,10 +75,10 @@ def test_everything_is_printed():
         ),
         # Markup and control characters are shown, not obeyed.
         (
-            {"text": "[red]A\x1b[2J Mary Shelley[/red] sat."},
-            "[red]A [2J [[Mary Shelley]][/red] sat.",
+            {"text": "[red]A\x1b[2J Mary Shelley[/red]\n\u202esat\u2069."},
+            r"[red]A\x1b[2J [[Mary Shelley]][/red] \u202esat\u2069.",
         ),
-        ({"title": "[b]\x07"}, "[b]  (block 7)"),
+        ({"title": "[b]\x07\x9b"}, r"[b]\x07\x9b (block 7)"),
         # Of several equal sentences the one that holds the answer.
         (
             {
@@ -117,7 +117,7 @@ def test_the_terms_of_the_evidence_are_printed():
     lines = text.split("\n")
     assert lines[3:5] == [
         "   It was written by [[Mary Shelley]] “in” 1818.",
-        "   Evidence: CC BY-SA  4.0",
+        r"   Evidence: CC BY-SA\x1b 4.0",
     ]
     # Where there is no evidence there are no terms.
     empty = make_answer(answer="", block_id=-1, text="", span="")

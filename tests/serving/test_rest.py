@@ -269,5 +269,6 @@ def test_about_says_what_the_page_shows(serve, fake_servable):
         # An earlier export has none.
         "example_titles": None,
         "fields": None,
+        "documents": False,
     }
     assert serve().get("/about.json") == (200, about)

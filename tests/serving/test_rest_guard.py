@@ -114,6 +114,38 @@ def test_answers_are_not_held_back(serve, monkeypatch):
     assert found == [1]
 
 
+def test_a_client_that_closes_its_side_gets_its_answer(serve, fake_servable):
+    client, body = serve(), b'{"inputs": ["?"]}'
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.sendall(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        peer.shutdown(socket.SHUT_WR)
+        assert fake_servable.started.acquire()
+        fake_servable.let_go.set()
+        answer = b"".join(iter(lambda: peer.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(answer.rpartition(b"\r\n\r\n")[2]) == {"outputs": ["?"]}
+    # One that will send no more of its body gets none.
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.sendall(f"{head}99\r\n\r\n".encode() + body)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(1000) == b""
+
+
+@pytest.mark.parametrize(
+    "target, host, status",
+    [
+        ("http://localhost:8501/v1/models/realm?a=b", "evil.example", 200),
+        ("https://127.0.0.1/v1/models/realm", "localhost", 200),
+        ("http://localhost", "localhost", 200),
+        ("http://evil.example/v1/models/realm", "localhost", 421),
+        ("ftp://localhost/v1/models/realm", "localhost", 404),
+    ],
+)
+def test_a_target_may_be_the_whole_address(serve, target, host, status):
+    assert serve().call("GET", target, headers={"Host": host})[0] == status
+
+
 def test_a_body_that_stalls_is_refused(serve, monkeypatch):
     monkeypatch.setattr(rest_server, "_BODY_SECONDS", 0.2)
     client = serve()
