@@ -42,7 +42,9 @@ FILTERED = ("serving_default_filtered", "retrieve_filtered")
 )
 def test_a_key_that_sees_a_part_is_refused_without_fields(signature):
     request = PredictRequest(QUESTIONS, signature)
-    with pytest.raises(RequestError, match="t=x") as caught:
+    with pytest.raises(
+        RequestError, match="sees a part of the documents"
+    ) as caught:
         restricted(request, "t=x", _definitions(*NAMES))
     assert caught.value.code == grpc.StatusCode.PERMISSION_DENIED
 
