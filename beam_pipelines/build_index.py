@@ -21,7 +21,6 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import steps
-from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
 
@@ -149,24 +148,15 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
         float32 array `(num_blocks, embedding_dim)`; memory-mapped.
 
     Raises:
-        InputError: if a shard is missing or damaged, or has another number of
-            rows than it should.
+        InputError: as `Embeddings.shards`.
     """
-    num_blocks, shards = embeddings.num_blocks, embeddings.shards
-    limits = [first for _, first in shards[1:]] + [num_blocks]
     path = os.path.join(directory, EMBEDDINGS)
     with writing(path) as temporary, open(temporary, "wb") as file:
-        for (shard, first), limit in zip(shards, limits, strict=True):
-            rows = array_files.load_array(shard)
-            if not first:
+        for number, rows in enumerate(embeddings.shards()):
+            if not number:
                 header = np.lib.format.header_data_from_array_1_0(rows)
-                header["shape"] = (num_blocks, *rows.shape[1:])
+                header["shape"] = (embeddings.num_blocks, *rows.shape[1:])
                 np.lib.format.write_array_header_1_0(file, header)
-            if len(rows) != limit - first:
-                raise InputError(
-                    f"{shard} holds {len(rows)} rows, expected "
-                    f"{limit - first}: run `realm embed` again."
-                )
             file.write(rows.tobytes())
     return array_files.load_array(path)
 

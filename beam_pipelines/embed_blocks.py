@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 
+from realm_tf.artifacts.array_files import check_embeddings
 from realm_tf.artifacts.array_files import write_array
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
@@ -57,18 +58,21 @@ def write_shards(
     }
 
 
-def write_rows(directory: str, rows, rows_per_shard: int) -> list[str]:
+def write_rows(
+    directory: str, rows, rows_per_shard: int, *, norm: float | None
+) -> list[str]:
     """Writes embeddings that are there already as shards; returns their names.
 
     Args:
         directory: str. A shard that is in it is not written again.
         rows: float32 array, or what has a length and slices as one.
         rows_per_shard: int.
+        norm: as of `array_files.check_embeddings`.
     """
     resumable.clean(directory)
     shards = _plan(directory, len(rows), rows_per_shard)
     for shard in resumable.missing_shards(shards):
-        _write(shard, rows[shard.start : shard.limit])
+        _write(shard, rows[shard.start : shard.limit], norm)
     return _names(shards)
 
 
@@ -80,12 +84,14 @@ def _plan(directory, num_rows, rows_per_shard):
     )
 
 
-def _write(shard, rows):
-    if not np.isfinite(rows).all():
-        raise ValueError(
-            f"{shard.path}: some embeddings are not finite numbers; the "
-            "weights of the model are not what training should have left."
-        )
+def _write(shard, rows, norm):
+    check_embeddings(
+        rows,
+        shard.path,
+        norm=norm,
+        mend="the weights of the model are not what training leaves. Train or "
+        "fetch it again.",
+    )
     write_array(shard.path, rows)
 
 
@@ -131,7 +137,7 @@ class EmbedShard(ShardStep):
             title_ids.append(np.array(block.title_ids, "int32"))
             token_ids.append(np.array(block.token_ids, "int32"))
         rows = self._embed(title_ids, token_ids)
-        _write(shard, rows)
+        _write(shard, rows, self.model.embedding_norm)
 
     def _embed(self, title_ids, token_ids):
         """Float32 `(num_blocks, embedding_dim)`, in the order of the lists."""

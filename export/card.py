@@ -36,11 +36,9 @@ def write(directory: str, facts: dict) -> None:
             (fingerprints), `parts` (name to bytes) and `model_card` (as in
             the model's metadata.json), `warnings` (list of str).
     """
-    files = {
-        name: fingerprints.sha256(os.path.join(directory, name))
-        for name in list_files(directory)
-        if name not in _NOT_LISTED
-    }
+    files = fingerprints.of_files(
+        directory, sorted({*list_files(directory)} - {*_NOT_LISTED})
+    )
     facts = {**facts, "files": files, "realm_version": __version__}
     write_text(
         os.path.join(directory, FILE),
@@ -49,11 +47,13 @@ def write(directory: str, facts: dict) -> None:
     write_text(os.path.join(directory, README), _render(facts))
 
 
-def read(directory: str) -> dict:
-    """The card of a version directory, its files checked; empty without one.
+def read(directory: str, *, check_files: bool = True) -> dict:
+    """The card of a version directory; empty without one.
 
     Args:
         directory: str. The version directory.
+        check_files: bool. Whether to compare files with their checksums.
+            Defaults to `True`.
 
     Raises:
         InputError: if it cannot be read, or a file is not as it says.
@@ -61,22 +61,18 @@ def read(directory: str) -> dict:
     path = os.path.join(directory, FILE)
     if not Path(path).exists():
         return {}
-    problems = []
     try:
         facts = json.loads(Path(path).read_bytes())
-        for name, digest in facts["files"].items():
-            file = os.path.join(directory, name)
-            if not Path(file).exists():
-                problems.append(f"{file} is missing.")
-            elif fingerprints.sha256(file) != digest:
-                problems.append(f"{file} is not the file that was exported.")
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        files = dict(facts["files"])
+    except (ValueError, TypeError, LookupError) as error:
         raise InputError(
             f"{path} cannot be read ({error!r}): expected the card that "
             "`realm export` writes; export again."
         ) from error
-    if problems:
-        raise InputError(f"{' '.join(problems)} Export or copy it again.")
+    if check_files:
+        fingerprints.check_files(
+            directory, files, source=path, mend="Export or copy it again."
+        )
     return facts
 
 

@@ -81,11 +81,11 @@ def template(
     key = fingerprints.fingerprint(json.dumps(decides, sort_keys=True))
     folder = os.path.join(cache_folder(), "graphs")
     found = SavedModel(os.path.join(folder, key))
-    if _is_whole(found):
+    if is_whole(found):
         return found
     # Another process may be making it.
     with artifact.locked(folder, wait=True):
-        if not _is_whole(found):
+        if not is_whole(found):
             remove(found.path)
             _remove_unused(folder)
             parents = {"model": model.fingerprint}
@@ -99,9 +99,12 @@ def template(
     return found
 
 
-def _is_whole(version):
+def is_whole(version: SavedModel) -> bool:
+    """Whether an export is there, with all files as they were written."""
     try:
-        return version.is_complete and bool(card.read(version.path))
+        return version.is_complete and bool(
+            version.metadata and card.read(version.path)
+        )
     except InputError:
         return False
 
@@ -140,7 +143,8 @@ def write(
 
     Args:
         stage: `artifact.Stage`.
-        before: `SavedModel`. A `template`, or of another state of the corpus.
+        before: `SavedModel`. A `template`, or of another state of the corpus;
+            its files are not checked.
         model: `Model`. Its vocabulary and configuration are read.
         state: `State`.
         fields: as of `template`.
@@ -148,7 +152,7 @@ def write(
     Raises:
         OtherGraph: if that graph takes other tables.
     """
-    facts = card.read(before.path)
+    facts = card.read(before.path, check_files=False)
     if "tables" not in facts:
         raise OtherGraph
     # Each signature is run once.

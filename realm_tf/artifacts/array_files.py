@@ -19,6 +19,8 @@ from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
 VOCABULARY = "vocab.txt"
+# Of the norm of a row that was normalised in float32 (our choice).
+_NORM_TOLERANCE = 0.01
 
 
 def mapped_zeros(shape: tuple[int, ...], dtype) -> np.ndarray:
@@ -44,6 +46,36 @@ def load_array(path: str) -> np.ndarray:
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."
         ) from error
+
+
+def check_embeddings(
+    rows: np.ndarray, path: str, *, norm: float | None, mend: str
+) -> None:
+    """Refuses rows that no tower gives.
+
+    Args:
+        rows: float32 array `(num_blocks, embedding_dim)`.
+        path: str. Their file, for the error.
+        norm: float. Of each row; `None`: any whose square float32 holds.
+        mend: str. What to do, the end of a sentence.
+
+    Raises:
+        InputError: if one is not finite or of another norm.
+    """
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(rows, axis=1)
+    # A NaN is close to nothing.
+    is_right = (
+        np.isfinite(norms)
+        if norm is None
+        else np.isclose(norms, norm, atol=_NORM_TOLERANCE)
+    )
+    if not is_right.all():
+        row = int(is_right.argmin())
+        raise InputError(
+            f"{path}: the embedding in row {row} has the norm {norms[row]:g}, "
+            f"expected {norm or 'a finite one'}: {mend}"
+        )
 
 
 def write_array(path: str, array: np.ndarray) -> None:

@@ -16,10 +16,12 @@ import time
 
 import filelock
 
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Mirror
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import absolute
 from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import list_files
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import DiskFull
@@ -29,6 +31,8 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
+# Its checksums are there, see `export.card`.
+_HAS_A_CARD = "saved_model"
 _DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 
@@ -43,7 +47,7 @@ class Stage:
     Args:
         directory: str. Where to write now, absolute; renamed at the end.
         metadata: dict. What is added to `metadata.json`, such as `counts` and
-            `fingerprint`.
+            `fingerprint`; at the end `files`, the checksum of each.
         parameters: dict. What the command was given.
         mirror: `Mirror`. Where the directory is kept besides, or `None`.
     """
@@ -118,6 +122,11 @@ def write(
                 stage.directory = local
                 stage.mirror = Mirror(local, directory)
             yield stage
+            if kind != _HAS_A_CARD:
+                names = {*list_files(stage.directory)} - {JOB, METADATA, MARKER}
+                stage.metadata["files"] = fingerprints.of_files(
+                    stage.directory, sorted(names)
+                )
             stage.save()
             metadata = {
                 **job,
@@ -259,8 +268,13 @@ def read(directory: str, *, kind: str = "") -> dict:
         )
     path = os.path.join(directory, METADATA)
     try:
-        metadata = json.loads(Path(path).read_text())
+        metadata = read_json(path)
         found = metadata["kind"]
+        if not all(
+            isinstance(metadata.get(name, {}), dict)
+            for name in ("counts", "parameters", "parents")
+        ):
+            raise TypeError
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is missing or damaged, though {MARKER} is beside it: "
@@ -269,6 +283,33 @@ def read(directory: str, *, kind: str = "") -> dict:
     if kind not in ("", found):
         raise InputError(f"{directory} holds {found!r}, expected {kind!r}.")
     return metadata
+
+
+def read_json(path: str):
+    """The content of a JSON file of ours.
+
+    What its objects do not hold raises InputError where it is looked up.
+
+    Raises:
+        OSError or ValueError: if it is missing or no JSON.
+    """
+    return json.loads(
+        Path(path).read_text(), object_hook=lambda found: _Said(found, path)
+    )
+
+
+class _Said(dict):
+    """An object of a JSON file."""
+
+    def __init__(self, found=(), path="a copy"):
+        super().__init__(found)
+        self._path = path
+
+    def __missing__(self, name):
+        raise InputError(
+            f"{self._path} says nothing of {name!r}: make its directory again "
+            "with this version of realm."
+        )
 
 
 def is_complete(directory: str) -> bool:

@@ -1,7 +1,6 @@
 """What commands hand to each other: a directory or a file, as an object."""
 
 import functools
-import json
 import os
 from typing import ClassVar
 
@@ -9,6 +8,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import absolute
+from realm_tf.artifacts.paths import inside
 from realm_tf.errors import InputError
 
 
@@ -134,8 +134,31 @@ class Artifact(Named):
         return self.metadata.get("counts", {})
 
     def file(self, name: str) -> str:
-        """The path of a file in the directory."""
-        return os.path.join(self.directory, name)
+        """The path of a file in the directory.
+
+        Raises:
+            InputError: if the name leads out of it.
+        """
+        return inside(self.directory, name, source=self.path)
+
+    def check_files(self, *, mend="Make or copy the directory again.") -> None:
+        """Compares all files with their checksums.
+
+        There are none in directories that earlier versions wrote.
+
+        Args:
+            mend: str. Says what to do about another content. Defaults to
+                making it again.
+
+        Raises:
+            InputError: if a file is not what was written.
+        """
+        fingerprints.check_files(
+            self.directory,
+            self.metadata.get("files", {}),
+            source=self.file(artifact.METADATA),
+            mend=mend,
+        )
 
     def read_json(self, name: str) -> dict:
         """The content of a file in the directory.
@@ -147,8 +170,10 @@ class Artifact(Named):
         self.metadata  # noqa: B018
         path = self.file(name)
         try:
-            return dict(json.loads(Path(path).read_text()))
-        except (OSError, ValueError, TypeError) as error:
+            found = artifact.read_json(path)
+            found.keys()
+            return found
+        except (OSError, ValueError, AttributeError) as error:
             raise InputError(
                 f"{path} is missing or damaged ({error}): make its directory "
                 "again."

@@ -1,9 +1,12 @@
 """Digests that say whether two things are the same."""
 
 import hashlib
+import os
 from collections.abc import Iterable
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import inside
+from realm_tf.errors import InputError
 
 
 def fingerprint(*parts: bytes | str) -> str:
@@ -26,6 +29,34 @@ def fingerprint_all(parts: Iterable[bytes | str]) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()[:16]
+
+
+def of_files(directory: str, names: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of files of a directory, by name."""
+    return {name: sha256(os.path.join(directory, name)) for name in names}
+
+
+def check_files(
+    directory: str, digests: dict[str, str], *, source: str, mend: str
+) -> None:
+    """Compares files with what `of_files` gave when they were written.
+
+    Args:
+        directory: str.
+        digests: dict. As of `of_files`.
+        source: str. The file that holds the digests, for errors.
+        mend: str. What to do about another content, a sentence.
+
+    Raises:
+        InputError: if a file is missing or another.
+    """
+    problems = []
+    for name, digest in digests.items():
+        file = inside(directory, name, source=source)
+        if not Path(file).exists() or sha256(file) != digest:
+            problems.append(f"{file} is missing or not as it was written.")
+    if problems:
+        raise InputError(f"{' '.join(problems)} {mend}")
 
 
 def sha256(path: str) -> str:

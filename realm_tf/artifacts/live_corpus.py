@@ -2,10 +2,12 @@
 
     corpus.json             the current state: which documents of which segments,
                             their sources, and how states are made
+    corpus.copy.json        the same, should that file be damaged
     segments/000001/        documents that one change added, and never changed:
       documents.jsonl       id, title, text, url, fields, file, document
       blocks, embeddings
       block_ids.npy         the id of each block in answers
+      checksums.json        of these files, written last
     saved_model/2/          the export of a state, for a server
 
 A new state is made beside the current one, and becomes current when corpus.json
@@ -25,6 +27,8 @@ import numpy as np
 
 from realm_tf.articles.sources import Source
 from realm_tf.artifacts import array_files
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
@@ -40,7 +44,20 @@ from realm_tf.errors import InputError
 _DOCUMENTS = "documents.jsonl"
 _BLOCK_IDS = "block_ids.npy"
 _MANIFEST = "corpus.json"
+_COPY = "corpus.copy.json"
+_CHECKSUMS = "checksums.json"
 _SEGMENTS = "segments"
+# Of a segment; blocks and embeddings have the checksums of the rest.
+_CHECKED = (
+    _DOCUMENTS,
+    _BLOCK_IDS,
+    f"blocks/{artifact.METADATA}",
+    f"embeddings/{artifact.METADATA}",
+)
+_MEND = (
+    "Restore the corpus from a backup, or make it again with `realm corpus "
+    "create`."
+)
 
 
 class Article(NamedTuple):
@@ -106,8 +123,13 @@ class Segment:
 
     def rows(self) -> Iterator[dict]:
         """Its rows, as of `collecting.collect`."""
-        with Path(self.documents_path).open("r") as file:
-            yield from map(json.loads, file)
+        try:
+            with Path(self.documents_path).open("r") as file:
+                yield from map(json.loads, file)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{self.documents_path} is missing or damaged ({error}). {_MEND}"
+            ) from error
 
     def is_of(self, rows: dict[str, dict]) -> bool:
         """Whether it is of these articles."""
@@ -124,7 +146,7 @@ class Segment:
     @property
     def is_finished(self) -> bool:
         """Whether its blocks have been given ids."""
-        return os.path.exists(self._path(_BLOCK_IDS))
+        return os.path.exists(self._path(_CHECKSUMS))
 
     def finish(self, block_ids: np.ndarray) -> None:
         """Gives the blocks their ids; the last thing that is written.
@@ -133,6 +155,25 @@ class Segment:
             block_ids: int64 array `(num_blocks,)`.
         """
         array_files.write_array(self._path(_BLOCK_IDS), block_ids)
+        digests = fingerprints.of_files(self.folder, _CHECKED)
+        write_text(self._path(_CHECKSUMS), json.dumps(digests, indent=1))
+
+    def check(self) -> None:
+        """Compares all files with their checksums, and embeddings with norms.
+
+        Raises:
+            InputError: if a file is not what was written.
+        """
+        path = self._path(_CHECKSUMS)
+        try:
+            digests = artifact.read_json(path)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{path} is missing or damaged. {_MEND}"
+            ) from error
+        fingerprints.check_files(self.folder, digests, source=path, mend=_MEND)
+        for each in (self.blocks, self.embeddings):
+            each.check_files(mend=_MEND)
 
     @property
     def block_ids(self) -> np.ndarray:
@@ -154,6 +195,11 @@ class State:
 
     def __init__(self, segments: list[tuple[Segment, frozenset[str]]]):
         self.segments = segments
+
+    def check(self) -> None:
+        """See `Segment.check`."""
+        for each, _ in self.segments:
+            each.check()
 
     def articles(self) -> dict[str, Article]:
         """Id to each article."""
@@ -276,6 +322,30 @@ class Manifest:
     segments: list[dict]
     next_id: int
 
+    @classmethod
+    def of(cls, found: dict) -> "Manifest":
+        """What the file says.
+
+        Raises:
+            ValueError, TypeError or AttributeError: if it is damaged.
+        """
+        sources = [Source(**each) for each in found.pop("sources")]
+        found = cls(**found, sources=sources)
+        names = [part["name"] for part in found.segments]
+        removed = [name for part in found.segments for name in part["removed"]]
+        paths = [path for each in sources for path in (each.label, each.path)]
+        of_types = {
+            str: [*names, *removed, *paths, *found.settings.keys()],
+            int: [found.state, found.next_id, *found.counts.values()],
+        }
+        if not all(map(str.isdigit, names)) or not all(
+            isinstance(each, type)
+            for type, of in of_types.items()
+            for each in of
+        ):
+            raise ValueError
+        return found
+
 
 class LiveCorpus:
     """A directory of `realm corpus`, given by its path."""
@@ -322,27 +392,34 @@ class LiveCorpus:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a state."""
-        return Path(os.path.join(self.path, _MANIFEST)).exists()
+        """Whether there is a state, perhaps one with a damaged manifest."""
+        return any(
+            Path(os.path.join(self.path, name)).exists()
+            for name in (_MANIFEST, _COPY)
+        )
 
     def manifest(self) -> Manifest:
         """The current state.
 
         Raises:
             InputError: if the directory is no corpus, or one of an earlier
-                version.
+                version, or its file is damaged.
         """
+        if not self.exists:
+            raise InputError(
+                f"{self.path} is no corpus (it has no {_MANIFEST}): make one "
+                "with `realm corpus create`."
+            )
         path = os.path.join(self.path, _MANIFEST)
         try:
-            found = json.loads(Path(path).read_text())
+            found = artifact.read_json(path)
             if "sources" in found:
-                sources = [Source(**each) for each in found.pop("sources")]
-                return Manifest(**found, sources=sources)
+                return Manifest.of(found)
             before = found["settings"]
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{self.path} is no corpus ({path} cannot be read: {error!r}): "
-                "make one with `realm corpus create`."
+                f"{path} is missing or damaged ({type(error).__name__}). Copy "
+                f"{self.path}/{_COPY} over it, which holds the same state."
             ) from error
         raise InputError(
             f"{self.path} is a corpus of an earlier version of realm: make it "
@@ -426,12 +503,12 @@ class LiveCorpus:
 
     def write(self, manifest: Manifest) -> None:
         """Makes a state current."""
-        write_text(
-            os.path.join(self.path, _MANIFEST),
-            json.dumps(
-                dataclasses.asdict(manifest), ensure_ascii=False, indent=1
-            ),
+        text = json.dumps(
+            dataclasses.asdict(manifest), ensure_ascii=False, indent=1
         )
+        # The copy first: from either, no id is given twice.
+        for name in (_COPY, _MANIFEST):
+            write_text(os.path.join(self.path, name), text)
 
     def reserve(self, next_id: int) -> None:
         """Lets later states call their new blocks from this on.

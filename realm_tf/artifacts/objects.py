@@ -162,20 +162,45 @@ class Embeddings(Artifact):
     kind = "embeddings"
     num_blocks = recorded("num_blocks")
 
-    @functools.cached_property
-    def shards(self) -> list[tuple[str, int]]:
-        """(path, first block id) of each file, in order of block id."""
-        rows = self.parameters["rows_per_shard"]
-        return [
-            (self.file(name), number * rows)
-            for number, name in enumerate(self.metadata["shards"])
-        ]
+    def shards(self) -> Iterator[np.ndarray]:
+        """Yields the rows of each file, memory-mapped, in order of block id.
+
+        Raises:
+            InputError: if a file is missing or damaged, or has another number
+                of rows than it should or rows that are no embeddings.
+        """
+        names, size = self.metadata["shards"], self.parameters["rows_per_shard"]
+        if not isinstance(names, list) or len(names) != -(
+            -self.num_blocks // size
+        ):
+            raise InputError(
+                f"{self.file(artifact.METADATA)} does not name the files of "
+                f"{self.num_blocks} embeddings: make its directory again."
+            )
+        for number, name in enumerate(names):
+            path = self.file(name)
+            rows = array_files.load_array(path)
+            num_rows = min(size, self.num_blocks - number * size)
+            if rows.ndim != 2 or len(rows) != num_rows:
+                raise InputError(
+                    f"{path} holds an array of shape {rows.shape}, expected "
+                    f"{num_rows} rows: make its directory again."
+                )
+            array_files.check_embeddings(
+                rows,
+                path,
+                norm=self.metadata.get("norm"),
+                mend="the file is damaged. Make its directory again.",
+            )
+            yield rows
 
     def read(self) -> np.ndarray:
-        """All rows in memory, float32 `(num_blocks, embedding_dim)`."""
-        return np.concatenate(
-            [array_files.load_array(path) for path, _ in self.shards]
-        )
+        """All rows in memory, float32 `(num_blocks, embedding_dim)`.
+
+        Raises:
+            InputError: as `shards`.
+        """
+        return np.concatenate(list(self.shards()))
 
     def summary(self) -> str:
         return f"{self.num_blocks:,} embeddings"
@@ -244,6 +269,11 @@ class Model(Artifact):
     def config(self) -> dict:
         """The content of config.json."""
         return self.read_json("config.json")
+
+    @property
+    def embedding_norm(self) -> float | None:
+        """The norm of all embeddings of blocks; `None`: any."""
+        return 1.0 if self.config["block_embedder"]["normalize"] else None
 
 
 class Tagger(Artifact):

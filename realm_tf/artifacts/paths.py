@@ -389,6 +389,27 @@ class Mirror:
         self._known = states
 
 
+def inside(directory: str, name: str, *, source: str) -> str:
+    """The path of a file that other files name.
+
+    Args:
+        directory: str. Where the file must be, or below it.
+        name: str. Relative to `directory`.
+        source: str. What names it, for the error.
+
+    Raises:
+        InputError: if it is no such name.
+    """
+    parts = name.split("/") if isinstance(name, str) else [""]
+    # An empty part: of no name, an absolute one or an address.
+    if "" in parts or ".." in parts:
+        raise InputError(
+            f"{source} names the file {name!r}: expected one inside "
+            f"{directory}. Make or fetch the directory again."
+        )
+    return os.path.join(directory, name)
+
+
 def list_files(directory: str) -> list[str]:
     """Paths of all files below a directory, relative to it, sorted."""
     if is_remote(directory):

@@ -8,6 +8,7 @@ that come before texts.
 import json
 import os
 
+from realm_tf.artifacts.paths import inside
 from realm_tf.checkpoints.source import Embedding
 from realm_tf.errors import InputError
 
@@ -46,7 +47,7 @@ def read(directory: str) -> Embedding | None:
         kind = module["type"].rpartition(".")[2]
         if kind == "Pooling":
             pooling = _pooling(
-                os.path.join(directory, module["path"], "config.json")
+                inside(directory, f"{module['path']}/config.json", source=path)
             )
         elif kind == "Normalize":
             normalize = True

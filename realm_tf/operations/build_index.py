@@ -5,6 +5,7 @@ from typing import Literal
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.objects import EMBEDDINGS
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.operations.operation import BeamOptions
@@ -76,6 +77,7 @@ class BuildIndex(Operation):
 
         parameters = self.parameters()
         options = engine.given_options(self.beam_options)
+        self.embeddings.check_files()
         with self.write(by_workers=True) as stage:
             recall, num_queries = build_index.build(
                 self.embeddings,
@@ -83,10 +85,10 @@ class BuildIndex(Operation):
                 parameters,
                 options,
             )
-            first, _ = self.embeddings.shards[0]
+            made = array_files.load_array(stage.path(EMBEDDINGS))
             stage.metadata.update(
                 num_blocks=self.embeddings.num_blocks,
-                embedding_dim=array_files.load_array(first).shape[1],
+                embedding_dim=made.shape[1],
                 fingerprint=fingerprints.fingerprint(
                     self.embeddings.fingerprint,
                     str(sorted(parameters.items())),

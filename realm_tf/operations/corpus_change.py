@@ -45,6 +45,8 @@ def change(corpus, manifest, new, *, gone):
     settings = manifest.settings
     # Before anything else.
     corpus.model(settings)
+    # What is damaged would be in the new state.
+    corpus.state(manifest).check()
     manifest = dataclasses.replace(
         manifest, segments=_without(corpus, manifest.segments, gone)
     )
@@ -193,12 +195,17 @@ def _export(corpus, state, manifest, number):
     raise unfit
 
 
+@functools.lru_cache(maxsize=1)
+def _before(corpus, number):
+    """The export of a state; `None` if there is none, or it is damaged."""
+    version = corpus.version(number)
+    return version if live_version.is_whole(version) else None
+
+
 def _graph(corpus, manifest, state):
-    """The current export, or the `template` before there is one."""
-    before = corpus.version(manifest.state)
-    if before.is_complete:
-        return before
-    return _template(corpus, manifest, state)
+    """The current export, or the `template` where there is none."""
+    before = _before(corpus, manifest.state)
+    return before or _template(corpus, manifest, state)
 
 
 def _template(corpus, manifest, state, **options):
@@ -213,8 +220,8 @@ def _template(corpus, manifest, state, **options):
 
 def _parameters(corpus, manifest):
     """Parameters of all exports: those of the current one, or of the first."""
-    before, settings = corpus.version(manifest.state), manifest.settings
-    if before.is_complete:
+    before, settings = _before(corpus, manifest.state), manifest.settings
+    if before:
         return before.parameters
     found = {
         "num_reader_blocks": NUM_READER_BLOCKS,
@@ -238,6 +245,7 @@ def compact(corpus, manifest):
         `Manifest` of it.
     """
     state, settings = corpus.state(manifest), manifest.settings
+    state.check()
     records, embeddings = state.records(), state.embeddings()
     segment = corpus.new_segment(state.rows(), manifest)
     chunking = _chunking(corpus, segment, settings)

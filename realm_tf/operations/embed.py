@@ -86,7 +86,10 @@ class Embed(Computing):
 
         with self.write(resumable=True, by_workers=True) as stage:
             names = embed_blocks.write_rows(
-                stage.directory, rows, self.rows_per_shard
+                stage.directory,
+                rows,
+                self.rows_per_shard,
+                norm=self.model.embedding_norm,
             )
             self._describe(stage, names, {"shards": len(names)})
         return self.result
@@ -96,6 +99,7 @@ class Embed(Computing):
             counts=counts,
             num_blocks=self.blocks.num_blocks,
             dtype="float32",
+            norm=self.model.embedding_norm,
             shards=names,
             fingerprint=fingerprints.fingerprint(
                 *self.parents().values(),

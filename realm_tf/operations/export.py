@@ -116,6 +116,8 @@ class Export(Computing):
             )
         if keras.backend.backend() != "tensorflow":
             return self._export_with_tensorflow()
+        for each in (self.model, self.blocks, self.index):
+            each.check_files()
         from realm_tf.answering.corpus import Corpus
         from realm_tf.export import saved_model
 

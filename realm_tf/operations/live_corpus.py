@@ -111,6 +111,8 @@ class CreateCorpus(_Change):
         from realm_tf.answering.calibration import for_model
 
         if self.result.exists:
+            # First: a damaged one is said to be so.
+            self.result.manifest()
             raise InputError(
                 f"{self.output} is a corpus already: change it with `realm "
                 "corpus sync`, or choose another directory."
@@ -280,6 +282,8 @@ class CorpusStatus(Operation):
     """directory of `realm corpus create`"""
     list: bool = False
     """the ids of all documents, too"""
+    check: bool = False
+    """compare all files with their checksums"""
 
     def run(self) -> dict:
         """Reads corpus and names of files; changes nothing.
@@ -289,6 +293,10 @@ class CorpusStatus(Operation):
             `segments`, how many, `blocks_on_disk`, and `sources`: of each the
             fields of `Source`, `documents`, `blocks` and `newer`, how many files
             changed since the last sync. With `list` the `ids` of all documents.
+
+        Raises:
+            InputError: if the directory is no corpus, or with `check` a file is
+                damaged.
         """
         corpus = LiveCorpus(self.corpus)
         manifest = corpus.manifest()
@@ -309,6 +317,11 @@ class CorpusStatus(Operation):
         if self.list:
             articles = corpus.state(manifest).articles().values()
             found["ids"] = sorted({each.document for each in articles})
+        if self.check:
+            from realm_tf.export import card
+
+            corpus.state(manifest).check()
+            card.read(corpus.version(manifest.state).path)
         return found
 
     def report(self, result: dict) -> str:
@@ -322,6 +335,8 @@ class CorpusStatus(Operation):
         ]
         if settings["fields"]:
             lines.append(f"fields {' '.join(settings['fields'])}")
+        if self.check:
+            lines.append("every file is as it was written")
         lines += _of_sources(result)
         return "\n".join([*lines, *result.get("ids", [])])
 

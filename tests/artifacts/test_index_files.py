@@ -1,4 +1,6 @@
+import json
 import os
+import pathlib
 import shutil
 import uuid
 
@@ -43,8 +45,60 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
     with pytest.raises(InputError) as caught:
         build_index.write_embeddings(Embeddings(embeddings), str(tmp_path))
     assert str(caught.value) == (
-        f"{path} holds 19 rows, expected 20: run `realm embed` again."
+        f"{path} holds an array of shape (19, 8), expected 20 rows: make its "
+        "directory again."
     )
+
+
+@pytest.mark.parametrize(
+    "value, norm, told",
+    [
+        (np.nan, None, "row 3 has the norm nan, expected a finite one"),
+        (-np.inf, 1.0, "row 3 has the norm inf, expected 1.0"),
+        # Of which the product with itself is too large for float32.
+        (1e30, None, "row 3 has the norm inf, expected a finite one"),
+        (2.0, 1.0, "row 3 has the norm 2, expected 1.0"),
+    ],
+)
+def test_rows_that_no_tower_gives_are_refused(tmp_path, value, norm, told):
+    rows = np.zeros((5, 8), "float32")
+    rows[:, 0] = 1
+    rows[3, 0] = value
+    with pytest.raises(InputError, match=told):
+        array_files.check_embeddings(rows, "x.npy", norm=norm, mend="")
+    # In a directory without checksums, too.
+    directory = write_embeddings(tmp_path / "embeddings", rows, 4)
+    _change_metadata(directory, norm=norm, files={})
+    with pytest.raises(InputError, match=f"00000000.npy: .* {told}"):
+        BuildIndex(
+            embeddings=directory, output=str(tmp_path / "index"), kind="ivf"
+        ).run()
+
+
+def _change_metadata(directory, **changes):
+    path = pathlib.Path(directory, "metadata.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    "shards",
+    [["../x.npy"] * 3, ["/x.npy"] * 3, ["gs://x/y"] * 3, [3] * 3, [""] * 3]
+    + [None, [], {"x": 1}],
+)
+def test_shards_are_in_their_directory(tmp_path, embeddings, shards):
+    np.save(tmp_path / "x.npy", _embeddings(20))
+    _change_metadata(embeddings, shards=shards)
+    with pytest.raises(InputError, match="expected one inside|does not name"):
+        Embeddings(embeddings).read()
+    _change_metadata(embeddings, files={"../x.npy": "0"})
+    with pytest.raises(InputError, match="names the file '../x.npy'"):
+        Embeddings(embeddings).check_files()
+
+
+def test_what_metadata_do_not_say_is_named(embeddings):
+    _change_metadata(embeddings, parameters={})
+    with pytest.raises(InputError, match="says nothing of 'rows_per_shard'"):
+        Embeddings(embeddings).read()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -146,13 +147,16 @@ def test_fingerprints_tell_indices_apart(tmp_path):
 def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     embeddings = write_embeddings(tmp_path / "embeddings", rows[:6], 4)
     path = os.path.join(embeddings, "embeddings-00000004.npy")
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY")
-    with pytest.raises(InputError) as caught:
-        BuildIndex(
-            embeddings=embeddings, output=str(tmp_path / "index"), kind=kind
-        ).run()
-    assert str(caught.value).startswith(f"{path} is damaged")
+    operation = BuildIndex(
+        embeddings=embeddings, output=str(tmp_path / "index"), kind=kind
+    )
+    # A bit, then the rest.
+    content = bytearray(pathlib.Path(path).read_bytes())
+    content[-1] ^= 1
+    for each in (content, b"\x93NUMPY"):
+        pathlib.Path(path).write_bytes(each)
+        with pytest.raises(InputError, match=f"{path} is missing or not as"):
+            operation.run()
     assert os.listdir(tmp_path) == ["embeddings"]
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from one_row import one_row
 
-from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
@@ -163,10 +162,7 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     _, expected = _embed(
         model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
     )
-    rows = [
-        array_files.load_array(path) for path, _ in Embeddings(output).shards
-    ]
-    np.testing.assert_array_equal(np.concatenate(rows), expected)
+    np.testing.assert_array_equal(Embeddings(output).read(), expected)
 
 
 def test_what_does_not_belong_together(tmp_path, model_dir, blocks_dir):

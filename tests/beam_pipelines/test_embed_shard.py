@@ -12,6 +12,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.beam_pipelines.embed_blocks import EmbedShard
 from realm_tf.beam_pipelines.resumable import Shard
 from realm_tf.beam_pipelines.resumable import ShardProgress
+from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 
@@ -53,8 +54,7 @@ def test_a_model_is_loaded_once_and_serves_every_shard(
     assert loads == [Model(model_dir)]
     assert made.counts == {"shards": 6, "shards_skipped": 0}
     found, expected = (
-        np.concatenate([np.load(path) for path, _ in each.shards])
-        for each in (made, Embeddings(embeddings_dir))
+        each.read() for each in (made, Embeddings(embeddings_dir))
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -82,10 +82,10 @@ def test_a_model_that_gives_no_numbers(tmp_path, model_dir, blocks_dir):
     kernel.assign(np.full(kernel.shape, np.nan))
     model = str(tmp_path / "model")
     model_directory.save(loaded, model)
-    step, shards = _step(model, blocks_dir, tmp_path)
-    step.setup()
-    with pytest.raises(ValueError, match="not finite"):
-        step.process(shards[0])
+    with pytest.raises(InputError, match="norm nan, .*: the weights of the mo"):
+        Embed(
+            model=model, blocks=blocks_dir, output=str(tmp_path / "rows")
+        ).run()
 
 
 def test_progress_counts_what_all_workers_have_done(

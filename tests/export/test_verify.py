@@ -113,8 +113,8 @@ def test_damaged_weights_fail(copy, capsys):
     captured = capsys.readouterr()
     assert captured.out == "FAILED  every file is as it was exported\n"
     assert captured.err.startswith(
-        f"{copy}/1/assets.extra/tf_serving_warmup_requests is missing. "
-        f"{path} is not the file that was exported."
+        f"{copy}/1/assets.extra/tf_serving_warmup_requests is missing or not as "
+        f"it was written. {path} is missing or not as it was written. Export"
     )
 
 

@@ -676,6 +676,85 @@ def test_another_model_is_refused(copied, tmp_path):
     assert len(live_corpora.contents(corpus)[0]) == 8
 
 
+def test_a_flipped_bit_gets_into_no_new_state(copied):
+    docs, corpus = copied
+    before = LiveCorpus(corpus).manifest()
+    status = realm.CorpusStatus(corpus=str(corpus), check=True)
+    assert "every file is as it was written" in status.report(status.run())
+    sync = realm.SyncCorpus(corpus=str(corpus))
+    compact = realm.CompactCorpus(corpus=str(corpus))
+    live_corpora.write(docs, {"nile.txt": "The Nile is a river."})
+    for name, operations in (
+        ("documents.jsonl", [status]),
+        ("block_ids.npy", [status]),
+        ("blocks/blocks-00000-of-00001.arrow", [status]),
+        ("embeddings/metadata.json", [status]),
+        (
+            "embeddings/embeddings-00000-of-00001.npy",
+            [status, sync, compact],
+        ),
+    ):
+        path = corpus / "segments/000001" / name
+        content = path.read_bytes()
+        middle = len(content) // 2
+        flipped = bytes([content[middle] ^ 0x40])
+        path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
+        for operation in operations:
+            with pytest.raises(InputError, match=f"1/{name} is .* backup"):
+                operation.run()
+        path.write_bytes(content)
+    assert LiveCorpus(corpus).manifest() == before
+
+
+def test_a_damaged_export_is_made_again(copied):
+    docs, corpus = copied
+    path = corpus / "saved_model/1/saved_model.pb"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="pb is missing or not as"):
+        realm.CorpusStatus(corpus=str(corpus), check=True).run()
+    live_corpora.write(docs, {"nile.txt": "The Nile is a river."})
+    realm.SyncCorpus(corpus=str(corpus)).run()
+    realm.CorpusStatus(corpus=str(corpus), check=True).run()
+    assert live_corpora.outputs(corpus, ["Nile?"])["answer"][0]
+
+
+def _changed(manifest, **changes):
+    return json.dumps({**json.loads(manifest), **changes})
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        *(lambda text: None, lambda text: "", lambda text: text[:-9]),
+        *(lambda text: "null", lambda text: '{"state": 1}'),
+        lambda text: _changed(text, state="1"),
+        lambda text: _changed(text, settings=[]),
+        lambda text: _changed(text, segments=[{"name": "000001"}]),
+        lambda text: _changed(
+            text, segments=[{"name": "../../x", "removed": []}]
+        ),
+    ],
+)
+def test_a_damaged_manifest_can_be_mended(copied, model_dir, damaged):
+    docs, corpus = copied
+    path, copy = corpus / "corpus.json", corpus / "corpus.copy.json"
+    content = damaged(path.read_text())
+    path.unlink() if content is None else path.write_text(content)
+    status = realm.CorpusStatus(corpus=str(corpus))
+    for run in (
+        status.run,
+        realm.SyncCorpus(corpus=str(corpus)).run,
+        lambda: _create(docs, corpus, model_dir),
+    ):
+        with pytest.raises(
+            InputError, match=f"{path} is missing or damaged.* Copy {copy} over"
+        ):
+            run()
+    # As it says.
+    shutil.copy(copy, path)
+    assert status.run()["documents"] == 6
+
+
 def test_another_backend_traces_no_graph(created, model_dir, monkeypatch):
     root, _ = created
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
