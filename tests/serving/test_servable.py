@@ -154,7 +154,7 @@ def test_the_card_and_its_checksums(servable, copied):
     path.write_text(json.dumps(card))
     with (copied / name).open("ab") as file:
         file.write(b"x")
-    message = "variables.index is not the file that was exported. Export or"
+    message = "variables.index is missing or not as it was written. Export"
     with pytest.raises(InputError, match=message):
         SavedModelServable(str(copied))
 
