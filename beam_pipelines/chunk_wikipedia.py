@@ -60,7 +60,11 @@ def write_blocks(
             _run_here(inputs, chunk_pages, stage.directory)
         else:
             _run_pipeline(inputs, chunk_pages, stage.directory, options)
-        written = Path(stage.directory).glob(f"{shards.PREFIX}-*")
+        written = (
+            each
+            for each in Path(stage.directory).iterdir()
+            if each.name.startswith(f"{shards.PREFIX}-")
+        )
         metadata = shards.metadata(
             resumable.merge_summaries(sorted(map(str, written))),
             json.loads(Path(os.path.join(directory, _COUNTS)).read_text()),

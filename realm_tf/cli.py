@@ -11,6 +11,7 @@ import sys
 
 import realm_tf
 from realm_tf.errors import InputError
+from realm_tf.text.printable import printable
 from realm_tf.version import __version__
 
 # Command: public name of its operation. Order: as in the life of a model.
@@ -144,10 +145,22 @@ def _main(argv):
         result = operation.run()
         text = operation.report(result)
         if text:
-            print(text)
+            print(printable(text))
         return operation.status(result)
     except InputError as error:
-        print(f"realm {name}: {' '.join(str(error).split())}", file=sys.stderr)
+        told = printable(" ".join(str(error).split()))
+        print(f"realm {name}: {told}", file=sys.stderr)
+        return USAGE_ERROR
+    except Exception as error:
+        from realm_tf.artifacts.artifact import is_disk_full
+
+        if not is_disk_full(error):
+            raise
+        print(
+            f"realm {name}: no space is left on the disk. Free some and give "
+            "the same command again.",
+            file=sys.stderr,
+        )
         return USAGE_ERROR
     except KeyboardInterrupt:
         print(
@@ -187,6 +200,12 @@ def parse(kind: type, arguments: list[str]):
     import tyro
     from tyro.constructors import ConstructorRegistry
 
+    from realm_tf.operations.operation import flags_of_many
+
+    following = [*arguments[1:], "--"]
+    for word, value in zip(arguments, following, strict=True):
+        if word in flags_of_many(kind) and value.startswith("--"):
+            raise InputError(f"{word} has no value: expected one or more.")
     registry = ConstructorRegistry()
     registry.primitive_rule(_of_object)
     has_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))

@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import io
 import os
 import re
@@ -172,6 +173,8 @@ def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
             *(2, "questions.jsonl, line 3 is not JSON.\n"),
         ),
         (KeyboardInterrupt(), 130, "interrupted."),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "no space is"),
+        (InputError("no file \x1b[31m\u202e"), 2, r"no file \x1b[31m\u202e"),
     ],
 )
 def test_an_end_is_one_line(monkeypatch, capsys, error, status, shown):
@@ -181,6 +184,28 @@ def test_an_end_is_one_line(monkeypatch, capsys, error, status, shown):
     assert not printed.out
     assert printed.err.startswith(f"realm fake: {shown}")
     assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("corpus", "sync", "x", "--exclude"),
+        ("corpus", "create", "x", "--documents", "--fields", "a"),
+        ("chunk", "--vocab", "v", "--output", "o", "--input"),
+    ],
+)
+def test_an_option_without_its_values_is_refused(words, capsys):
+    assert cli.main(words) == 2
+    assert " has no value: expected one or more." in capsys.readouterr().err
+
+
+def test_a_report_does_not_command_the_terminal(monkeypatch, capsys):
+    _command(monkeypatch, lambda fake: None)
+    monkeypatch.setattr(
+        realm_tf.Fake, "report", lambda fake, result: "caf\xe9 \x1b[31m\udce9"
+    )
+    assert cli.main(["fake"]) == 0
+    assert capsys.readouterr().out == "caf\xe9 \\x1b[31m\\udce9\n"
 
 
 def test_help_is_immediate():

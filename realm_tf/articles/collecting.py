@@ -189,7 +189,9 @@ def _name(row, path, file, source, base_url):
     if key.startswith(prefix):
         key, url = key.removeprefix(prefix), file
         if base_url:
-            below = urllib.parse.quote(path[len(source.root) :].strip("/"))
+            below = urllib.parse.quote(
+                os.fsencode(path[len(source.root) :].strip("/"))
+            )
             url = f"{base_url.rstrip('/')}/{below}"
         row["url"] = url + mark + anchor
     elif not base_url and row["url"] == pages.page_url(".", row["title"]):

@@ -289,7 +289,7 @@ def url_of(path: str, base_url: str | None) -> str:
     """Where a file can be read: its name below `base_url`, or `""`."""
     if not base_url:
         return ""
-    name = urllib.parse.quote(os.path.basename(path))
+    name = urllib.parse.quote(os.path.basename(os.fsencode(path)))
     return f"{base_url.rstrip('/')}/{name}"
 
 

@@ -21,6 +21,7 @@ import pathspec
 from realm_tf.articles import pages
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
+from realm_tf.text.printable import printable
 
 FEED = "feed"
 _IGNORED = ".gitignore"
@@ -107,7 +108,8 @@ class Source:
         """The label and the path of a file below it."""
         below = path[len(self.root) :].strip("/")
         name = self.label if self.kind == "file" else f"{self.label}/{below}"
-        return pages.valid_text(name)
+        # A line break may be in a file's name.
+        return printable(pages.valid_text(name)).replace("\n", "\\n")
 
     def find(self, without: str | None = None) -> tuple[list[str], list[str]]:
         """All files, sorted, and folders where something is mounted.

@@ -13,6 +13,7 @@ from multiprocessing import connection
 
 from realm_tf.articles.pages import Unreadable
 from realm_tf.articles.pages import reason_of
+from realm_tf.text.printable import printable
 
 # For one document (our choice); a book takes seconds.
 SECONDS = 120
@@ -62,7 +63,7 @@ class Worker:
         finally:
             if not is_answered:
                 self.close()
-        print(warnings, end="", file=sys.stderr)
+        print(printable(warnings), end="", file=sys.stderr)
         if error is not None:
             raise error
         return result

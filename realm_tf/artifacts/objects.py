@@ -1,6 +1,7 @@
 """The directories and files that realm's commands hand to each other."""
 
 import functools
+import reprlib
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -268,7 +269,15 @@ class Model(Artifact):
     @functools.cached_property
     def config(self) -> dict:
         """The content of config.json."""
-        return self.read_json("config.json")
+        found = self.read_json("config.json")
+        for part in ("query_embedder", "block_embedder", "reader"):
+            if not isinstance(found[part], dict):
+                raise InputError(
+                    f"{self.file('config.json')}: {part} is "
+                    f"{reprlib.repr(found[part])}, expected an object. Make or "
+                    "fetch the directory again."
+                )
+        return found
 
     @property
     def embedding_norm(self) -> float | None:

@@ -98,15 +98,19 @@ def ranked(
     Args:
         found: list of `Found`.
         names: list of str. The document of each block, which has the score of
-            its best; `None`: blocks are documents.
+            its best; `None`: blocks are documents. A query of a BEIR folder
+            does not find the document of its own id, as in BEIR's evaluation.
     """
     rows = []
     for each in found:
         scores = {}
+        is_of_beir = names is not None and "_id" in each.question.line
         for block_id, score in zip(
             each.block_ids.tolist(), each.scores.tolist(), strict=True
         ):
-            scores.setdefault(_name(block_id, names), score)
+            name = _name(block_id, names)
+            if not is_of_beir or name != each.query_id:
+                scores.setdefault(name, score)
         rows.append((each.query_id, list(scores.items())))
     return rows
 

@@ -16,6 +16,7 @@ from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import local_copy
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
@@ -170,20 +171,49 @@ def load(
     policy = contextlib.nullcontext()
     if precision:
         policy = computing_in(precision, for_training=for_training)
-    with policy:
+    with _described(directory), policy:
         model = (_BlockTower if only_block_tower else _make)(config)
+        segment_ids = tuple(config["block_segment_ids"])
+        tokenizer = Tokenizer.from_file(
+            directory.vocabulary, lowercase=bool(config["lowercase"])
+        )
     load_weights(model, directory)
-    tokenizer = Tokenizer.from_file(
-        directory.vocabulary, lowercase=config["lowercase"]
-    )
     return LoadedModel(
         model,
         tokenizer,
-        tuple(config["block_segment_ids"]),
+        segment_ids,
         directory.metadata,
         Card.from_json(directory.metadata["card"]),
         directory.metadata.get("calibration"),
     )
+
+
+@contextlib.contextmanager
+def _described(directory):
+    """Making what config.json describes, which may be of a stranger."""
+    weights, config = Path(directory.file(WEIGHTS)), directory.config
+    try:
+        for part in config.values() if weights.exists() else ():
+            if isinstance(part, dict):
+                encoder = part["encoder"]
+                width = encoder["hidden_dim"]
+                sizes = [*part.values(), *encoder.values()]
+                sizes.append(encoder["num_layers"] * width)
+                # Else it could take any time and memory.
+                if any(
+                    isinstance(size, int) and size * width > weights.size
+                    for size in sizes
+                ):
+                    raise ValueError("more weights than there are")
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{directory.file(CONFIG)} describes no model of this version "
+            f"({type(error).__name__}: {error}): make or fetch the directory "
+            "again."
+        ) from error
 
 
 def _make(config):

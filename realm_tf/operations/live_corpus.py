@@ -22,6 +22,7 @@ from realm_tf.models.precision import resolve_for_graphs
 from realm_tf.operations import corpus_sync
 from realm_tf.operations.init import packaged
 from realm_tf.operations.operation import Operation
+from realm_tf.text.printable import printable
 
 # Exit statuses.
 UNREAD_FILES = 3
@@ -211,7 +212,7 @@ class SyncCorpus(_Change):
                 manifest, sources=self._sources(manifest.sources)
             )
             changes = corpus_sync.compare(corpus, manifest)
-            print(changes, flush=True)
+            print(printable(str(changes)), flush=True)
             if self.dry_run:
                 return summary(corpus, changes.manifest)
             changes.check(self.max_removed, self.yes)

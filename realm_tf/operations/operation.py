@@ -258,6 +258,11 @@ def _fields(cls):
     return found
 
 
+def flags_of_many(cls: type[Operation]) -> set[str]:
+    """The options of a class that take several values."""
+    return {field.flag for field in _fields(cls) if field.is_many}
+
+
 def _items(value):
     return value if isinstance(value, tuple) else (value,)
 

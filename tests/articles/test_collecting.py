@@ -221,6 +221,24 @@ def test_names_that_differ_in_the_form_of_a_character(write, tmp_path):
     assert list(rows) == ["docs/caf\u00e9.md", "docs/caf\u00e9.md~2"]
 
 
+def test_names_that_are_no_text(write, tmp_path):
+    folder = os.fsencode(tmp_path / "docs")
+    write("leave.md")
+    for name in (b"caf\xe9.txt", b"\x1b[31m.md", b"a\nb.md"):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write("Ada was in London.")
+    found = collect(tmp_path / "docs", base_url="https://x")
+    assert not found.unread
+    assert sorted(found.rows) == [
+        r"docs/\x1b[31m.md",
+        r"docs/a\nb.md",
+        "docs/caf\ufffd.txt",
+        "docs/leave.md",
+    ]
+    urls = {row["url"] for row in found.rows.values()}
+    assert "https://x/caf%E9.txt" in urls
+
+
 def test_unread_files_are_grouped():
     unread = {f"d/{n}.png": "files of .png are not read" for n in range(5)}
     unread |= {f"d/{n}.jsonl": f"/x/d/{n}.jsonl:{n}: broken" for n in (8, 9)}

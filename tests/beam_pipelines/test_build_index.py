@@ -95,6 +95,20 @@ def test_recall_against_numpy(tmp_path, random_embeddings, rows, arguments):
             assert one == (tmp_path / "again" / name).read_bytes(), name
 
 
+def test_any_of_equal_blocks_is_found(tmp_path):
+    """Copies of 20 blocks, which no search can tell apart."""
+    rows = np.tile(_random(20), (20, 1))
+    embeddings = write_embeddings(tmp_path / "embeddings", rows, 100)
+    metadata = _build(
+        embeddings,
+        tmp_path / "index",
+        kind="ivf",
+        num_partitions=20,
+        num_probed=20,
+    )
+    assert metadata["recall@5"] == 1.0
+
+
 def test_what_the_directory_says(tmp_path, embeddings_dir):
     embeddings = artifact.read(embeddings_dir, kind="embeddings")
     for kind, num_queries, num_files in (

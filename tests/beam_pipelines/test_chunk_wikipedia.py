@@ -22,6 +22,16 @@ from realm_tf.operations.chunk import Chunk
 from realm_tf.text.tokenizer import Tokenizer
 
 
+def test_any_name_of_a_directory(tmp_path, vocab, inputs):
+    names = ("[1]*", "a b\nc", "\u540d\xe9\U0001f600", "x" * 240)
+    made = [
+        (chunk(inputs, str(tmp_path / name), vocab), str(tmp_path / name))
+        for name in names
+    ]
+    found = [[b.text for b in Blocks(path).read()] for _, path in made]
+    assert all(each == found[0] != [] for each in found)
+
+
 def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
     output = str(tmp_path / "out")
     metadata = chunk(inputs, output, vocab, max_block_length=30)

@@ -168,6 +168,42 @@ def test_damaged_weights_are_one_clear_line(directory, tmp_path):
         model_directory.load(str(copy))
 
 
+CRAFTED = [
+    ("reader", None),
+    ("reader", "DELETED"),
+    ("query_embedder", ["x"]),
+    ("reader.encoder", 3),
+    ("reader.encoder.num_heads", 0),
+    ("reader.encoder.activation", {"class_name": "Lambda", "config": {}}),
+    ("reader.encoder.num_layers", 10**9),
+    ("reader.span_hidden_dim", 10**9),
+    ("query_embedder.encoder.vocabulary_size", 10**9),
+    ("query_embedder.pooling", "DELETED"),
+    ("query_embedder.pooling", {}),
+    ("block_segment_ids", 7),
+    ("share_embedders", "DELETED"),
+]
+
+
+@pytest.mark.parametrize("name, value", CRAFTED)
+def test_a_crafted_configuration_is_one_sentence(
+    directory, tmp_path, name, value
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    config = json.loads((copy / "config.json").read_text())
+    *parents, last = name.split(".")
+    part = config
+    for each in parents:
+        part = part[each]
+    part[last] = value
+    if value == "DELETED":
+        del part[last]
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"config\.json"):
+        model_directory.load(str(copy))
+
+
 def test_what_is_no_model_directory_is_refused(directory, tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         model_directory.load(str(tmp_path / "none"))

@@ -9,6 +9,7 @@ import pytest
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.evaluation import run_files
 from realm_tf.operations.chunk import Chunk
@@ -109,6 +110,22 @@ def test_articles_are_ranked_by_their_best_blocks(world, corpus):
         best[articles[block]] = max(best.get(articles[block], -np.inf), score)
     expected = sorted(best, key=best.get, reverse=True)
     assert [row[2] for row in rows if row[0] == "q1"] == expected
+
+
+def test_a_query_of_beir_does_not_find_itself():
+    rows = np.arange(3), np.array([3.0, 2.0, 1.0])
+    names = ["q1", "a", "q1"]
+    asked = [
+        Question("?", (), line=line)
+        for line in ({"_id": "q1"}, {"_id": "q2"}, {"id": "q1"})
+    ]
+    found = [run_files.Found(each.id_at(0), each, *rows) for each in asked]
+    ranked = [
+        [name for name, _ in documents]
+        for _, documents in run_files.ranked(found, names)
+    ]
+    assert ranked == [["a"], ["q1", "a"], ["q1", "a"]]
+    assert len(run_files.ranked(found, None)[0][1]) == 3
 
 
 def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
@@ -220,7 +237,6 @@ def test_articles_are_not_for_dprs_json(world):
     [(["a", "a"], "Two questions have the id a"), (["a b"], "white space")],
 )
 def test_ids_that_a_run_cannot_hold(ids, message):
-    from realm_tf.artifacts.question_files import Question
 
     asked = [Question("?", (), line={"id": each}) for each in ids]
     with pytest.raises(InputError, match=message):
