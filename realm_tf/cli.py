@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import importlib.util
 import io
+import itertools
 import os
 import select
 import sys
@@ -202,8 +203,7 @@ def parse(kind: type, arguments: list[str]):
 
     from realm_tf.operations.operation import flags_of_many
 
-    following = [*arguments[1:], "--"]
-    for word, value in zip(arguments, following, strict=True):
+    for word, value in itertools.pairwise([*arguments, "--"]):
         if word in flags_of_many(kind) and value.startswith("--"):
             raise InputError(f"{word} has no value: expected one or more.")
     registry = ConstructorRegistry()

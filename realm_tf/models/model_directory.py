@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -268,8 +269,11 @@ def load_weights(model: keras.Model, directory: Artifact) -> None:
     """
     path = directory.file(WEIGHTS)
     try:
-        model.load_weights(local_copy(path))
-    except (OSError, ValueError) as error:
+        with warnings.catch_warnings():
+            # Keras would leave random weights where the file has none.
+            warnings.filterwarnings("error", "Skipping nested container")
+            model.load_weights(local_copy(path))
+    except (OSError, ValueError, KeyError, UserWarning) as error:
         raise InputError(
             f"{path} is damaged or not that of the {CONFIG} beside it: {error} "
             "Make the directory again."

@@ -180,23 +180,6 @@ def test_blocks_of_an_article_share_its_number(blocks_dir):
     assert numbers.tolist() == [order.index(name) for name in names]
 
 
-def test_tables(blocks_dir):
-    found = BlockRecords(Blocks(blocks_dir))
-    blocks = list(Blocks(blocks_dir).read())
-    for max_length in (5, 1000):
-        for (table, lengths), rows in (
-            (found.bodies(max_length), [b.token_ids for b in blocks]),
-            (found.title_table(max_length), [b.title_ids for b in blocks]),
-        ):
-            expected = [row[:max_length] for row in rows]
-            width = max(map(len, expected))
-            assert table.dtype == "uint16"
-            assert lengths.tolist() == list(map(len, expected))
-            assert table.tolist() == [
-                row + [0] * (width - len(row)) for row in expected
-            ]
-
-
 _SENTENCES = [
     # Two wordpieces, one, two.
     ([0, 2, 5, 8, 9], [0, 5, 8], [0, 2, 3]),

@@ -5,7 +5,6 @@ import os
 import pytest
 import stub_hub
 import tiny_models
-from huggingface_hub import constants
 
 from realm_tf import cli
 from realm_tf.artifacts import hubs
@@ -31,17 +30,6 @@ def _read(directory, name):
         return file.read()
 
 
-def test_some_files_are_fetched_and_only_once(hub):
-    patterns = ["config.json", "*.bin"]
-    directory = hubs.fetch("hf://them/bert", patterns)
-    assert _read(directory, "pytorch_model.bin") == FILES["pytorch_model.bin"]
-    assert not os.path.exists(os.path.join(directory, "onnx"))
-    assert hub.files_sent() == ["config.json", "pytorch_model.bin"]
-    hub.asked.clear()
-    assert hubs.fetch("hf://them/bert", patterns) == directory
-    assert hub.files_sent() == []
-
-
 def test_a_commit_can_be_named(hub):
     first = stub_hub.commit(hub.repos["them/bert"])
     address = f"hf://them/bert@{first}"
@@ -51,14 +39,6 @@ def test_a_commit_can_be_named(hub):
     assert _read(hubs.fetch("hf://them/bert"), "config.json") == b'{"new": 1}'
     with pytest.raises(InputError, match="hf://them/bert@v9: RevisionNotFound"):
         hubs.fetch("hf://them/bert@v9")
-
-
-def test_without_the_hub_what_was_fetched_serves(hub, monkeypatch):
-    directory = hubs.fetch("hf://them/bert", ["config.json"])
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert hubs.fetch("hf://them/bert", ["config.json"]) == directory
-    with pytest.raises(InputError, match="hf://them/other: LocalEntryNotFound"):
-        hubs.fetch("hf://them/other")
 
 
 @pytest.mark.parametrize(

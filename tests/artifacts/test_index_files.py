@@ -18,7 +18,6 @@ from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import load
 from realm_tf.retrieval.ivf import Ivf
-from realm_tf.retrieval.scann import Scann
 
 
 def _embeddings(num_blocks=50, seed=0):
@@ -99,20 +98,6 @@ def test_what_metadata_do_not_say_is_named(embeddings):
     _change_metadata(embeddings, parameters={})
     with pytest.raises(InputError, match="says nothing of 'rows_per_shard'"):
         Embeddings(embeddings).read()
-
-
-@pytest.mark.parametrize(
-    "kind, expected",
-    [("brute_force", BruteForce), ("ivf", Ivf), ("scann", Scann)],
-)
-def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
-    output = str(tmp_path / "index")
-    BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-    index = load(Index(output))
-    assert type(index) is expected
-    assert (index.num_blocks, index.embedding_dim) == (50, 8)
-    _check(index, _embeddings())
-    np.testing.assert_array_equal(Index(output).embeddings, _embeddings())
 
 
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])

@@ -8,7 +8,6 @@ import pytest
 
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.assignment import extract
 from realm_tf.checkpoints.tensor_files import open_torch_file
 from realm_tf.errors import InputError
 
@@ -30,26 +29,6 @@ def _source(tensors, **config):
 
 def _make(tensors, part="bert"):
     return _source(tensors).makers[part]()
-
-
-def test_realms_encoder_by_transformers():
-    directory = GOLDEN.parent / "hf_realm" / "encoder"
-    source = hugging_face.open_source(str(directory))
-    assert set(source.makers) == {"encoder", "bert"}
-    layout = next(x for x in hugging_face.NAMES.layouts if x.part == "encoder")
-    found = extract(
-        source.makers["encoder"](), hugging_face.NAMES.mapping(layout, 2)
-    )
-    with np.load(GOLDEN.parent / "hf_realm_encoder.npz") as golden:
-        arrays = {
-            name.removeprefix("weights/"): golden[name]
-            for name in golden
-            if name.startswith("weights/")
-        }
-    assert set(arrays) == set(found)
-    for name, expected in arrays.items():
-        # Positions are cut.
-        np.testing.assert_array_equal(found[name][: len(expected)], expected)
 
 
 def test_a_tensor_of_no_part_is_named(tensors):

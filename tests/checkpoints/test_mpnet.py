@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import pathlib
 import shutil
 
@@ -21,7 +20,6 @@ from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.transformer_encoder import RelativePositionBias
 from realm_tf.operations.push import Push
 from realm_tf.tagging import tagger_directory
-from realm_tf.text.packing import join_bert
 
 TESTS = pathlib.Path(__file__).parents[1]
 GOLDEN = TESTS / "golden" / "hf_mpnet"
@@ -225,24 +223,3 @@ def test_what_only_a_bert_can_be(tmp_path):
             Push(model=model, to=str(tmp_path / "to"), format=format).run()
     with pytest.raises(InputError, match="A tagger begins with a BERT"):
         tagger_directory.from_model(loaded, ["O"], TAGGERS["laptop"])
-
-
-@pytest.mark.data
-def test_all_mpnets_embeddings_are_the_originals(tmp_path):
-    """Against transformers 4.40.2: TFMPNetModel, mean pooling, norm 1."""
-    directory = os.environ.get("REALM_MPNET_DIR")
-    if not directory:
-        pytest.skip("REALM_MPNET_DIR names no directory of all-mpnet-base-v2")
-    with np.load(TESTS / "testdata" / "mpnet_embeddings.npz") as file:
-        texts, expected = file["texts"].tolist(), file["embeddings"]
-    loaded = init(directory, tmp_path / "model")
-    tokenizer = loaded.tokenizer
-    inputs = join_bert(
-        [(tokenizer.tokenize(text).ids,) for text in texts],
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        pad_id=tokenizer.pad_id,
-        max_length=100,
-    )
-    found = np.asarray(loaded.model.query_embedder(inputs))
-    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -59,13 +59,6 @@ def test_a_masked_lm_encoder(open_arrays, scope, with_more):
     assert_filled(source.makers["bert"](), expected_bert(arrays, scope))
 
 
-def test_a_bert_without_a_head(open_arrays):
-    arrays = random_arrays(bert())
-    makers = open_arrays(arrays).makers
-    assert set(makers) == {"bert"}
-    assert_filled(makers["bert"](), expected_bert(arrays, ""))
-
-
 @pytest.mark.parametrize("generation", ["fine-tuned", "ict, fine-tuned"])
 def test_a_fine_tuned_checkpoint_of_orqa(open_arrays, generation):
     read = {**embedder(generation), **reader(), "block_emb": (7, PROJECTION)}

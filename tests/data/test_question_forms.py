@@ -27,16 +27,6 @@ def _read(path, form):
     return [line for _, line in read(path, form)]
 
 
-def test_jsonl(write):
-    lines = [
-        {"question": "a ", "answer": ["x"], "evidence": None, "id": 1},
-        {"question": "b", "answers": ["x", "y"]},
-        {"question": "c", "answer": "x", "answer_type": "regex"},
-        {"question": "d"},
-    ]
-    assert _read(write(_lines(*lines)), "jsonl") == lines
-
-
 def test_nq_open(write):
     line = {
         "question": "how many",

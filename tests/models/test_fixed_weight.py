@@ -49,16 +49,6 @@ def test_every_view_of_a_file_has_its_values(mapped, view):
     np.testing.assert_array_equal(np.asarray(weight), view(ROWS))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32"])
-def test_mapped_zeros_of_every_type(dtype):
-    array = mapped_zeros((3, 5), dtype)
-    assert not array.any()
-    array[1] = 7
-    weight = fixed_weight(array, "rows")
-    assert np.asarray(weight).tolist() == [[0] * 5, [7] * 5, [0] * 5]
-    assert mapped_zeros((0, 5), dtype).shape == (0, 5)
-
-
 @needs_tensorflow
 def test_mapped_memory_is_not_copied():
     array = mapped_zeros((3, 5), "float32")

@@ -7,7 +7,6 @@ import open_qa_oracle as oracle
 import pytest
 from training_runs import values as values_of
 
-from realm_tf import losses
 from realm_tf.models.block_reading import Teachers
 from realm_tf.models.fixed_weight import without_given
 
@@ -119,22 +118,6 @@ def test_none_does_not_move_the_retriever(make_model, answers):
         differences.append(np.abs(papers[path] - move).max())
     # The paper's loss of the reader does.
     assert max(differences) > 1e-3
-
-
-def test_without_a_weight_the_loss_is_exactly_the_papers(make_model, answers):
-    model = make_model(reader=NONE)
-    outputs = model(oracle.batch(answers))
-    wanted = losses.marginal_span_loss(
-        outputs["relevance_scores"],
-        outputs["has_answer"],
-        np.ones(outputs["has_answer"].shape, bool),
-    ) + losses.marginal_span_loss(
-        *(outputs[name] for name in ("span_scores", "correct", "allowed")),
-        axis=(1, 2, 3),
-    )
-    found = model.compute_loss(y_pred=outputs)
-    assert float(found) == float(keras.ops.mean(wanted))
-    assert not {"none_loss", "none_accuracy"} & {m.name for m in model.metrics}
 
 
 def _hidden(answers, rows, **more):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import python_code
 
-from realm_tf.models import precision
 from realm_tf.models import transformer_encoder
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.transformer_encoder import TransformerEncoder
@@ -81,17 +80,6 @@ def test_it_computes_what_keras_hub_does(activation, tmp_path):
         )
         np.testing.assert_allclose(one, two, atol=2e-6)
         assert np.abs(one).max() > 1
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() == "jax", reason="JAX has no fast one on CPUs"
-)
-def test_checkpointing_in_bfloat16():
-    losses = []
-    for recompute in (False, True):
-        with precision.computing_in("bfloat16"):
-            losses.append(_train(_model(recompute=recompute)))
-    np.testing.assert_allclose(*losses, rtol=0.01)
 
 
 @pytest.mark.slow

@@ -20,10 +20,6 @@ on_jax = pytest.mark.skipif(
 )
 
 
-def _embeddings(seed=0):
-    return search_oracle.rows(20, seed, width=4)
-
-
 def _integers(num_rows, seed=0):
     """Rows that int8 and bfloat16 hold exactly: the scale of each is 1."""
     rows = search_oracle.integers(num_rows, seed)
@@ -37,13 +33,6 @@ def _check(found, embeddings, queries, num_candidates):
     )
     np.testing.assert_array_equal(found[1], block_ids)
     np.testing.assert_array_equal(found[0], scores)
-
-
-def test_the_embeddings_are_not_trained():
-    index = BruteForce(_embeddings())
-    assert not index.trainable_variables
-    (weight,) = index.non_trainable_variables
-    np.testing.assert_array_equal(weight, _embeddings())
 
 
 # 50 rows: divided evenly or not, all at once, one by one.

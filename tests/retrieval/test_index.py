@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.scann import Scann
 
@@ -95,13 +94,6 @@ class TestSearch:
         ):
             index.search(_embeddings(1), num_candidates)
 
-    def test_what_it_says_of_itself(self, make):
-        index = make(_embeddings())
-        assert isinstance(index, Index)
-        assert index.num_blocks == NUM_BLOCKS
-        assert index.embedding_dim == EMBEDDING_DIM
-        assert index.is_exact
-
     def test_inside_a_graph_for_any_batch_size(self, make):
         embeddings = _embeddings()
         index = make(embeddings)
@@ -129,21 +121,6 @@ class TestSearch:
         embeddings = _embeddings()
         queries = _embeddings(1).astype("float16")
         _check(make(embeddings), embeddings, queries, 3)
-
-    def test_a_new_random_seed_changes_nothing(self, make):
-        # It clears TensorFlow's kernel cache, and with it what only a kernel
-        # holds.
-        embeddings = _embeddings()
-        index = make(embeddings)
-        compiled = tf.function(lambda queries: index.search(queries, 5))
-        queries = _embeddings(1)
-        compiled(queries)
-        keras.utils.set_random_seed(3)
-        _check(index, embeddings, queries, 5)
-        np.testing.assert_array_equal(
-            compiled(queries)[1],
-            search_oracle.oracle(embeddings, queries, 5)[1],
-        )
 
 
 @pytest.mark.parametrize("make", SWAPPABLE)

@@ -3,7 +3,7 @@
 from realm_tf.operations.fine_tune import FineTune
 
 
-def operation(world, output, *changes, index="exact", **given):
+def operation(world, output, *changes, **given):
     """`FineTune` over `open_qa_world`, with changes of the tiny recipe."""
     given = {
         name: given.pop(name, world[name])
@@ -12,7 +12,7 @@ def operation(world, output, *changes, index="exact", **given):
     return FineTune(
         recipe="tiny",
         set=changes,
-        index=world[index],
+        index=world["exact"],
         output=str(output),
         **given,
     )

@@ -81,23 +81,6 @@ def test_a_text_and_its_words_give_the_same_row():
         )
 
 
-def test_a_long_sentence_becomes_several_rows():
-    # 6 wordpieces a row: 8 less [CLS] and [SEP].
-    encoder = SentenceEncoder(TOKENIZER, max_length=8)
-    words = ("the", "Niles", "flow", "the", "Niles", "flow", "u")
-    rows = encoder.encode_words([("u",), words])
-    assert [row.sentence for row in rows] == [0, 1, 1]
-    assert [*map(_pieces, rows[1:])] == [
-        *("the nile ##s flow the nile", "##s flow u")
-    ]
-    # Each word once, in the row of its first wordpiece.
-    assert [row.words.tolist() for row in rows[1:]] == [[0, 1, 2, 3, 4], [5, 6]]
-    assert [row.positions.tolist() for row in rows[1:]] == [
-        [1, 2, 4, 5, 6],
-        [2, 3],
-    ]
-
-
 @pytest.mark.parametrize("max_length", [8, 9, 16, 33])
 def test_each_word_is_decided_once_whatever_the_window(max_length):
     random = np.random.default_rng(0)

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
@@ -17,7 +16,6 @@ from realm_tf.operations.train_tagger import TrainTagger
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import train
-from realm_tf.tagging.conll import entity_scores
 
 
 def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
@@ -129,29 +127,6 @@ def test_an_epoch_holds_each_word_once(batches):
     assert orders[0] != orders[1]
 
 
-def test_scores_by_hand():
-    expected = [
-        ["B-PER", "I-PER", "O", "B-LOC"],
-        ["B-creative-work", "O", "B-LOC"],
-    ]
-    predicted = [
-        # The first is too short, the second mended, the third of another
-        # type, the fourth missed.
-        ["B-PER", "O", "O", "I-LOC"],
-        ["B-LOC", "O", "O"],
-    ]
-    scores = entity_scores(expected, predicted)
-    assert scores["all"] == {
-        "precision": pytest.approx(1 / 3),
-        "recall": pytest.approx(1 / 4),
-        "f1": pytest.approx(2 / 7),
-        "num_entities": 4,
-    }
-    assert scores["LOC"]["f1"] == 0.5
-    assert scores["creative-work"]["recall"] == 0.0
-    assert set(scores) == {"all", "LOC", "PER", "creative-work"}
-
-
 def test_what_cannot_be_measured_is_refused(start_dir, conll_path, tmp_path):
     other, nothing = tmp_path / "other", tmp_path / "nothing"
     other.write_text("Ada B-person\n")
@@ -173,13 +148,3 @@ def test_what_cannot_be_measured_is_refused(start_dir, conll_path, tmp_path):
     with pytest.raises(InputError, match="nothing marks no entity"):
         run(conll_path, str(nothing))
     assert not output.exists()
-
-
-def test_the_command(start_dir, conll_path, tmp_path, capsys):
-    output = str(tmp_path / "tagger")
-    arguments = f"--train {conll_path} {conll_path} --dev {conll_path}"
-    arguments += f" --model {start_dir} --output {output} --recipe tiny"
-    arguments += " --set num_epochs=1"
-    assert cli.main(["train-tagger", *arguments.split()]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith(f"{output}: dev F1 0.")

@@ -10,7 +10,6 @@ import training_runs
 from fine_tuning_runs import operation
 
 from realm_tf import cli
-from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
@@ -91,30 +90,6 @@ def test_the_metadata_says_what_was_done(open_qa_world, tuned):
     assert parents["questions 0"] == fingerprints.fingerprint(
         Path(*open_qa_world["questions"]).read_bytes()
     )
-
-
-@pytest.mark.slow
-def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
-    """Tuned again, over the other index."""
-    Corpus.load(tuned.path, open_qa_world["blocks"], open_qa_world["scann"])
-    job = operation(
-        open_qa_world,
-        open_qa_world["root"] / "twice",
-        *("batch_size=8", "num_epochs=1"),
-        model=tuned,
-        index="scann",
-        # Two files, learned from one after the other.
-        questions=open_qa_world["questions"] * 2,
-    )
-    again = job.run(verbose=0)
-    first, second = map(model_directory.load, (tuned, again))
-    assert len(second.metadata["history"]) == 2
-    assert second.metadata["counts"]["questions"] == 16
-    assert not training_runs.moved(
-        first.model.block_embedder, second.model.block_embedder
-    )
-    assert second.metadata["block_tower"] == first.metadata["block_tower"]
-    Corpus.load(again.path, open_qa_world["blocks"], open_qa_world["exact"])
 
 
 @pytest.mark.slow

@@ -31,31 +31,6 @@ HEAD_ONLY = [
 
 
 @pytest.mark.slow
-def test_patterns_are_learned_from(open_qa_world, tmp_path):
-    """Alone, the question whose answer is a pattern; an invalid one beside."""
-    path = tmp_path / "questions.jsonl"
-    path.write_text(
-        '{"question": "When was the fire in the city?", '
-        '"answer": ["(16", "16\\\\d\\\\d"], "answer_type": "regex"}\n'
-        '{"question": "Who?", "answer": ["q+"], "answer_type": "regex"}\n'
-    )
-    job = operation(
-        open_qa_world, tmp_path / "model", *ONE_BATCH, questions=[path]
-    )
-    model = job.run(verbose=0)
-    assert model.counts["patterns"] == 1
-    rows = model.metadata["history"]
-    # 1669 occurs in one block, which is among the eight that are found.
-    assert rows[0]["candidates_recall"] == 1.0
-    assert rows[0]["retriever_loss"] > 0
-    before, after = (
-        model_directory.load(each).model.query_embedder
-        for each in (open_qa_world["model"], model)
-    )
-    assert training_runs.moved(before, after)
-
-
-@pytest.mark.slow
 def test_blocks_of_a_ranking_are_read(open_qa_world, tmp_path, monkeypatch):
     """Those of BM25 in a file are BM25's; where there are fewer, no others."""
     given = {name: open_qa_world[name] for name in ("model", "blocks")}

@@ -37,29 +37,6 @@ def test_bert_base_has_its_published_size():
     assert footprint.Sizes().encoder_weights == 109_482_240
 
 
-def test_what_grows_with_what():
-    recipe, sizes = pretrain.RECIPES["paper"], footprint.Sizes()
-
-    def need(recipe=recipe, num_blocks=10**6, num_devices=16):
-        return footprint.pretrain(recipe, sizes, num_blocks, num_devices)
-
-    one, more = need(), need(num_devices=64)
-    for name in ("activations", "logits", "embeddings", "wordpieces"):
-        assert one.memory[name] == pytest.approx(4 * more.memory[name]), name
-    assert one.memory["AdamW"] == more.memory["AdamW"]
-    assert one.flop == more.flop
-    # Blocks of 128 float32; a body and a title of 288 uint16.
-    assert one.memory["embeddings"] == 10**6 / 16 * 128 * 4
-    assert one.memory["wordpieces"] == 10**6 / 16 * 2 * 288 * 2
-    saving = need(recipe.replace(gradient_checkpointing=True))
-    assert saving.memory["activations"] < one.memory["activations"] / 5
-    assert saving.flop == pytest.approx(4 / 3 * one.flop, rel=1e-3)
-    half = need(recipe.replace(batch_size=256))
-    assert half.memory["activations"] == one.memory["activations"] / 2
-    assert need(recipe.replace(refresh_every=0)).builder_flop == 0
-    assert one.builder_steps == 500
-
-
 @pytest.mark.parametrize(
     "batch_size, checkpointing, gigabytes",
     [(8, False, 33.26), (32, True, 23.35)],

@@ -169,20 +169,3 @@ def test_rows_looked_up_twice_count_in_the_norm():
         _fit(model, BertAdamW(0.05))
     for one, two in zip(sparse.get_weights(), dense.get_weights(), strict=True):
         np.testing.assert_allclose(one, two, atol=2e-5)
-
-
-def test_two_halves_of_a_batch_are_a_batch():
-    whole, halves = _model(), _model()
-    halves.set_weights(whole.get_weights())
-    _fit(whole, BertAdamW(0.05))
-    optimizer = BertAdamW(0.05, gradient_accumulation_steps=2)
-    halves.compile(optimizer=optimizer, loss="mse", jit_compile=JIT)
-    random = np.random.default_rng(2)
-    for _ in range(3):
-        inputs = random.integers(0, 3, size=(4, 3))
-        target = 5 * random.normal(size=(4, 3, 2)).astype("float32")
-        for half in (slice(0, 2), slice(2, 4)):
-            halves.train_on_batch(inputs[half], target[half])
-    assert int(np.asarray(optimizer.iterations)) == 3
-    for one, two in zip(whole.get_weights(), halves.get_weights(), strict=True):
-        np.testing.assert_allclose(one, two, atol=2e-5)

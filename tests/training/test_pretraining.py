@@ -17,8 +17,6 @@ from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.pretrain import Pretrain
-from realm_tf.retrieval.block_embedder import BlockEmbedder
-from realm_tf.training import index_builder
 from realm_tf.training import pretraining
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import read_log
@@ -180,19 +178,6 @@ def test_every_held_out_passage_is_measured(world, tmp_path):
         if weights.any()
     ]
     assert len(measured) == len(set(measured)) == 3
-
-
-def test_embed_blocks(world):
-    """In the order of the ids, though embedded by length."""
-    blocks = Blocks(world["blocks"]).records
-    loaded = model_directory.load(world["model"])
-    embedder = BlockEmbedder(loaded, max_length=24)
-    found = index_builder.embed_blocks(embedder, blocks)
-    assert found.shape == (len(blocks), 8)
-    for number in range(len(blocks)):
-        block = blocks[number]
-        expected, _ = embedder.embed_ids([block.title_ids], [block.token_ids])
-        np.testing.assert_allclose(found[number], expected[0], atol=1e-5)
 
 
 @pytest.mark.slow

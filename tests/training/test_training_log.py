@@ -165,22 +165,3 @@ def test_read_log(tmp_path):
     # The warm-up's log is read where there is no other.
     path.rename(partial / MASKED_LM_LOG).write_text('{"step": 7}\n')
     assert read_log(str(tmp_path / "model")) == [{"step": 7}]
-
-
-def test_tensorboard(tmp_path):
-    from tensorboard.backend.event_processing import event_accumulator
-    from tensorboard.util import tensor_util
-
-    lines = _fit(tmp_path, tensorboard=str(tmp_path / "board"))
-    directory = str(tmp_path / "board" / "train")
-    events = event_accumulator.EventAccumulator(directory)
-    events.Reload()
-    for name in ("loss", "share", "index_age"):
-        found = [
-            (event.step, float(tensor_util.make_ndarray(event.tensor_proto)))
-            for event in events.Tensors(f"epoch_{name}")
-        ]
-        assert found == [
-            (number, pytest.approx(line[name], rel=1e-5))
-            for number, line in enumerate(lines)
-        ]
