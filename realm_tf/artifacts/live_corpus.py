@@ -331,19 +331,15 @@ class Manifest:
         """
         sources = [Source(**each) for each in found.pop("sources")]
         found = cls(**found, sources=sources)
-        names = [part["name"] for part in found.segments]
-        removed = [name for part in found.segments for name in part["removed"]]
-        paths = [path for each in sources for path in (each.label, each.path)]
-        of_types = {
-            str: [*names, *removed, *paths, *found.settings.keys()],
-            int: [found.state, found.next_id, *found.counts.values()],
-        }
-        if not all(map(str.isdigit, names)) or not all(
-            isinstance(each, type)
-            for type, of in of_types.items()
-            for each in of
+        for part in found.segments:
+            if not part["name"].isdigit() or not isinstance(
+                part["removed"], list
+            ):
+                raise ValueError(part["name"])
+        if not isinstance(found.state, int) or not isinstance(
+            found.settings, dict
         ):
-            raise ValueError
+            raise ValueError("state or settings")
         return found
 
 

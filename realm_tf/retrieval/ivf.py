@@ -142,8 +142,7 @@ class Ivf(keras.layers.Layer, Index):
             `Ivf`.
 
         Raises:
-            InputError: if an argument is out of its range or an embedding is
-                not finite.
+            InputError: if an argument is out of its range.
         """
         numbers = cls.resolve(len(embeddings), **parameters)
         partitions = partition(
@@ -325,9 +324,6 @@ def partition(
         - `sizes`, int32 `(num_partitions,)`: how many blocks each has.
         - `block_ids`, int32 `(num_blocks,)`: those of the first partition,
           then of the second and so on; ascending in each.
-
-    Raises:
-        InputError: if an embedding is not finite.
     """
     centroids = _train(embeddings, num_partitions)
     with Progress("index", "blocks", len(embeddings)) as progress:
@@ -361,11 +357,6 @@ def _train(embeddings, num_partitions):
 def _scaled(rows):
     """Rows of length 1; zeros stay."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not np.isfinite(norms).all():
-        raise InputError(
-            "The embeddings hold values that are not finite, which cannot be "
-            "ordered: look at the model, then run `realm embed` again."
-        )
     return rows / np.where(norms > 0, norms, 1)
 
 

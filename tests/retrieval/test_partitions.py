@@ -3,7 +3,6 @@ import pytest
 import search_oracle
 
 from realm_tf import progress
-from realm_tf.errors import InputError
 from realm_tf.retrieval import ivf
 from realm_tf.retrieval.ivf import partition
 
@@ -67,18 +66,6 @@ def test_the_same_rows_give_the_same_partitions(tmp_path):
     ):
         for name in ("centroids", "sizes", "block_ids"):
             np.testing.assert_array_equal(first[name], again[name])
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("sampled", [True, False])
-def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
-    if not sampled:
-        monkeypatch.setattr(ivf, "_SAMPLE_PER_PARTITION", 1)
-    rows = search_oracle.rows(400)
-    order = np.random.default_rng(0).permutation(400)
-    rows[order[-1], 3] = value
-    with pytest.raises(InputError, match="not finite.*`realm embed` again"):
-        partition(rows, num_partitions=5)
 
 
 def test_it_says_how_far_it_is(monkeypatch, capsys):
