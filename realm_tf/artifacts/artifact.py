@@ -31,6 +31,8 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
+# Written after the checksums, or for people to edit.
+_NOT_CHECKED = (JOB, METADATA, MARKER, "README.md")
 # Its checksums are there, see `export.card`.
 _HAS_A_CARD = "saved_model"
 _DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
@@ -123,7 +125,7 @@ def write(
                 stage.mirror = Mirror(local, directory)
             yield stage
             if kind != _HAS_A_CARD:
-                names = {*list_files(stage.directory)} - {JOB, METADATA, MARKER}
+                names = {*list_files(stage.directory)} - {*_NOT_CHECKED}
                 stage.metadata["files"] = fingerprints.of_files(
                     stage.directory, sorted(names)
                 )
