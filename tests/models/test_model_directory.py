@@ -182,7 +182,6 @@ CRAFTED = [
     ("reader.encoder.num_layers", 10**9),
     ("reader.span_hidden_dim", 10**9),
     ("query_embedder.encoder.vocabulary_size", 10**9),
-    ("query_embedder.pooling", "DELETED"),
     ("query_embedder.pooling", {}),
     ("block_segment_ids", 7),
     ("share_embedders", "DELETED"),
