@@ -49,7 +49,7 @@ class Stage:
     Args:
         directory: str. Where to write now, absolute; renamed at the end.
         metadata: dict. What is added to `metadata.json`, such as `counts` and
-            `fingerprint`; at the end `files`, the checksum of each.
+            `fingerprint`; at the end `checksums` of its files.
         parameters: dict. What the command was given.
         mirror: `Mirror`. Where the directory is kept besides, or `None`.
     """
@@ -126,7 +126,7 @@ def write(
             yield stage
             if kind != _HAS_A_CARD:
                 names = {*list_files(stage.directory)} - {*_NOT_CHECKED}
-                stage.metadata["files"] = fingerprints.of_files(
+                stage.metadata["checksums"] = fingerprints.of_files(
                     stage.directory, sorted(names)
                 )
             stage.save()

@@ -155,7 +155,7 @@ class Artifact(Named):
         """
         fingerprints.check_files(
             self.directory,
-            self.metadata.get("files", {}),
+            self.metadata.get("checksums", {}),
             source=self.file(artifact.METADATA),
             mend=mend,
         )

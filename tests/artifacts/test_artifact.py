@@ -54,7 +54,7 @@ def test_a_finished_stage_can_be_read(output):
         "parents": {"model": "abc"},
         "version": __version__,
         "counts": {"rows": 3},
-        "files": {"a.txt": hashlib.sha256("ä".encode()).hexdigest()},
+        "checksums": {"a.txt": hashlib.sha256("ä".encode()).hexdigest()},
     }
     assert sorted(each.name for each in Path(output).iterdir()) == [
         "COMPLETED",

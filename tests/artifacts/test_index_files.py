@@ -67,7 +67,7 @@ def test_rows_that_no_tower_gives_are_refused(tmp_path, value, norm, told):
         array_files.check_embeddings(rows, "x.npy", norm=norm, mend="")
     # In a directory without checksums, too.
     directory = write_embeddings(tmp_path / "embeddings", rows, 4)
-    _change_metadata(directory, norm=norm, files={})
+    _change_metadata(directory, norm=norm, checksums={})
     with pytest.raises(InputError, match=f"00000000.npy: .* {told}"):
         BuildIndex(
             embeddings=directory, output=str(tmp_path / "index"), kind="ivf"
@@ -89,7 +89,7 @@ def test_shards_are_in_their_directory(tmp_path, embeddings, shards):
     _change_metadata(embeddings, shards=shards)
     with pytest.raises(InputError, match="expected one inside|does not name"):
         Embeddings(embeddings).read()
-    _change_metadata(embeddings, files={"../x.npy": "0"})
+    _change_metadata(embeddings, checksums={"../x.npy": "0"})
     with pytest.raises(InputError, match="names the file '../x.npy'"):
         Embeddings(embeddings).check_files()
 
