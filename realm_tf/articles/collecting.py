@@ -1,10 +1,12 @@
 """The documents of files and folders, as rows that `realm chunk` reads."""
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import decimal
 import errno
+import io
 import os
 import reprlib
 import stat
@@ -48,12 +50,14 @@ class Collected:
         mounts: list of str. See `Source`.
         unread: dict. File to the reason, of those that cannot be read, or
             `NO_TEXT`.
+        warnings: dict. File to what was said of one that was read.
         dropped: Counter. Reasons of records that are no documents.
     """
 
     rows: dict[str, dict]
     mounts: list[str]
     unread: dict[str, str] = dataclasses.field(default_factory=dict)
+    warnings: dict[str, str] = dataclasses.field(default_factory=dict)
     dropped: collections.Counter = dataclasses.field(
         default_factory=collections.Counter
     )
@@ -68,7 +72,7 @@ def collect(
 ) -> Collected:
     """All articles of a source.
 
-    All files are read that have a known format; what is wrong with the others is
+    All files are read that have a known format, also in zip archives; what is wrong with the others is
     said of each. Links out of a folder, devices and pipes are not read. The id
     of an article is the label of its source, its path below it, a "#" and the
     headings of its section, its own id, or the first cell of a row.
@@ -91,15 +95,14 @@ def collect(
         OSError: if any file or folder cannot be read.
     """
     paths, mounts = source.find(without)
-    found, seen = Collected({}, mounts), set()
-    for path in paths:
-        file = source.name_of(path)
-        # Names that differ in the form of a character.
-        while file in seen:
-            file += "~2"
-        seen.add(file)
+    found = Collected({}, mounts)
+    for path, file in _files(paths, source, found):
+        said = io.StringIO()
         try:
-            read, dropped = _rows(path, file, source, base_url, fields, found)
+            with contextlib.redirect_stderr(said):
+                read, dropped = _rows(
+                    path, file, source, base_url, fields, found
+                )
         # Whatever a reader raises, the other files are read.
         except Exception as error:
             if isinstance(error, OSError | MemoryError):
@@ -108,6 +111,8 @@ def collect(
             continue
         if not read and file not in found.unread and set(dropped) <= {"empty"}:
             found.unread[file] = NO_TEXT
+        elif said.getvalue() and file not in found.unread:
+            found.warnings[file] = said.getvalue().rstrip()
         found.dropped += dropped
         found.rows.update(read)
     if num_empty := recurring.drop(found.rows):
@@ -116,14 +121,38 @@ def collect(
     return found
 
 
-def _format_of(path, source):
-    """The format of a file, all of which the disk gives; else `OSError`."""
+def _files(paths, source, found):
+    """Yields path and name of each file, and of those in archives."""
+    seen = set()
+    for path in paths:
+        file, names = source.name_of(path), [""]
+        if pages.extension_of(path) == "zip":
+            try:
+                names = _checked(path, source, _files_in)
+            except Unreadable as error:
+                found.unread[file] = str(error)
+                continue
+        for name in names:
+            shown = file + pages.valid_text(name)
+            # Names that differ in the form of a character.
+            while shown in seen:
+                shown += "~2"
+            seen.add(shown)
+            yield path + name, shown
+
+
+def _files_in(path):
+    return [f"/{name}" for name in _WORKER.call(pages.files_in, path)]
+
+
+def _checked(path, source, function):
+    """Calls a function with a path; all of it is there, or it is `OSError`."""
     if not source.holds(path):
         raise Unreadable(
             "it is a link out of the folder: name its target to read it"
         )
-    if is_remote(path):
-        return readers.detect_format(path)
+    if is_remote(path) or pages.in_archive(path)[1]:
+        return function(path)
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:
@@ -134,10 +163,10 @@ def _format_of(path, source):
         raise Unreadable("it is no regular file, but a device, pipe or folder")
     with open(path, "rb", buffering=0) as file:
         file.read(_READ_BYTES)
-        format = readers.detect_format(path)
+        result = function(path)
         while file.read(_READ_BYTES):
             pass
-    return format
+    return result
 
 
 def _reason(error, path):
@@ -151,7 +180,7 @@ def _reason(error, path):
 
 def _rows(path, file, source, base_url, fields, found):
     """(id to the row of each page of a file that has text, reasons of others)."""
-    format = _format_of(path, source)
+    format = _checked(path, source, readers.detect_format)
     found_rows, places, values, texts = {}, {}, None, {}
     dropped = collections.Counter()
     for page in _read(path, format, base_url):

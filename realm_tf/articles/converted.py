@@ -121,7 +121,7 @@ def _parse_with_pandoc(file, path):
             ) from error
 
     if extension in _TEXT:
-        text = pages.decoded(pages.read_all(file))
+        text = pages.decoded(file, path)
         done = _convert_text(convert, text, extension)
     else:
         done = convert(pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES))

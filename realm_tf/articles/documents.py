@@ -98,7 +98,7 @@ def _parse_markdown(file, path):
     # Only documents need this library.
     from cmarkgfm import cmark
 
-    text = pages.decoded(pages.read_all(file)).replace(_LESS, "")
+    text = pages.decoded(file, path).replace(_LESS, "")
     fields, text = _without_front_matter(text, path)
     closed = {name.lower() for name in _CLOSED.findall(text)} | _UNCLOSED
     # "<name>" is a word where nothing closes it.
@@ -143,14 +143,14 @@ def _without_front_matter(text, path):
 
 
 def _parse_html(file, path):
-    content = pages.read_all(file)
-    declared = _META.search(content[:_HEAD_BYTES])
+    declared = _META.search(file.read(_HEAD_BYTES))
     declared = declared and declared[1].decode("ascii", "replace")
-    return html_sections.read(pages.decoded(content, declared))
+    file.seek(0)
+    return html_sections.read(pages.decoded(file, path, declared))
 
 
 def _parse_text(file, path):
-    text = pages.decoded(pages.read_all(file))
+    text = pages.decoded(file, path)
     return "", [html_sections.Section([], "", paragraphs(text))], {}
 
 

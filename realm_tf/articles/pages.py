@@ -5,14 +5,17 @@ import codecs
 import contextlib
 import dataclasses
 import errno
+import functools
 import glob
 import gzip
 import os
 import re
 import stat
+import sys
 import unicodedata
 import urllib.parse
 import xml.etree.ElementTree as ET
+import zipfile
 import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -27,6 +30,9 @@ from realm_tf.errors import InputError
 # Marks that a reader does not see.
 INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
 COMPRESSED = re.compile(r"\.(gz|bz2)$")
+# Folders, and what systems add.
+_IS_LEFT_OUT = re.compile(r"/\Z|(?:^|/)(?:\.|__MACOSX/)")
+_IN_ARCHIVE = re.compile(r"(.*?\.zip)/(.+)", re.I | re.S)
 _OF_DISKS = (errno.EIO, errno.ENOSPC)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # U+FB00 to U+FB06, of typesetting.
@@ -47,6 +53,9 @@ _SAMPLE = 1 << 20
 MOST_BYTES = 64 << 20
 # Of a document that also holds pictures.
 MOST_BYTES_WITH_PICTURES = 512 << 20
+# Of an archive, inflated, and its files (our choice).
+_MOST_INFLATED = 4 << 30
+_MOST_FILES = 20_000
 # As MediaWiki's wfUrlencode leaves them.
 _URL_SAFE = ";@$!*(),/~:"
 
@@ -162,15 +171,16 @@ def read_all(file: BinaryIO, most: int = MOST_BYTES) -> bytes:
     return content
 
 
-def encoding_of(content: bytes, declared: str | None = None) -> str:
+def encoding_of(content: bytes, path: str, declared: str | None = None) -> str:
     """The encoding of a file of text.
 
     A byte order mark decides, then whether it is UTF-8, then what the file
     declares, then charset-normalizer; too few letters for it are those of
-    Western Europe.
+    Western Europe. A warning says what was not known but found.
 
     Args:
         content: bytes.
+        path: str. For the warning.
         declared: str. An encoding. Defaults to `None`.
 
     Raises:
@@ -187,18 +197,27 @@ def encoding_of(content: bytes, declared: str | None = None) -> str:
                 return encoding
     high = len(content) - len(content.translate(None, _HIGH))
     if b"\0" not in content and high <= min(_FEW_HIGH, len(content) // 3):
-        return "cp1252"
-    import charset_normalizer
+        encoding = "cp1252"
+    else:
+        import charset_normalizer
 
-    found = charset_normalizer.from_bytes(content[:_SAMPLE]).best()
-    if found is None:
-        raise Unreadable("it is no text in an encoding that can be recognised")
-    return found.encoding
+        found = charset_normalizer.from_bytes(content[:_SAMPLE]).best()
+        if found is None:
+            raise Unreadable(
+                "it is no text in an encoding that can be recognised"
+            )
+        encoding = found.encoding
+    print(
+        f"warning: {path} is not UTF-8 and is read as {encoding}.",
+        file=sys.stderr,
+    )
+    return encoding
 
 
-def decoded(content: bytes, declared: str | None = None) -> str:
+def decoded(file: BinaryIO, path: str, declared: str | None = None) -> str:
     """The text of a file; see `encoding_of`."""
-    return content.decode(encoding_of(content, declared), "replace")
+    content = read_all(file)
+    return content.decode(encoding_of(content, path, declared), "replace")
 
 
 def without_title(page: Page, text: str, *, alone: bool = False) -> str:
@@ -330,7 +349,7 @@ def open_bytes(path):
             f"({error.msg.split(':')[0]}): the dump is truncated or "
             "damaged. Fetch the file again."
         ) from error
-    except (OSError, zlib.error) as error:
+    except (OSError, zlib.error, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
             f"{path} cannot be read ({reason}): expected a whole file, "
@@ -338,18 +357,68 @@ def open_bytes(path):
         ) from error
 
 
+@contextlib.contextmanager
 def _opened(path):
+    archive, name = in_archive(path)
+    if name:
+        with _archive(*file_state(archive)).open(name) as file:
+            yield file
+        return
     if is_remote(path):
-        return Path(path).open("rb")
+        with Path(path).open("rb") as file:
+            yield file
+        return
     # Opening a FIFO would wait for somebody who writes into it.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if stat.S_ISREG(os.fstat(number).st_mode):
-        return open(number, "rb")
-    os.close(number)
-    raise Unreadable(
-        f"{path} cannot be read (no regular file): expected a file, no device, "
-        "pipe or folder."
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise Unreadable(
+                f"{path} cannot be read (no regular file): expected a file, no "
+                "device, pipe or folder."
+            )
+        yield file
+
+
+def in_archive(path: str) -> tuple[str, str]:
+    """The archive and the name in it, which is `""` of any other path.
+
+    >>> in_archive("a/b.zip/c/d.md"), in_archive("a/b.md")
+    (('a/b.zip', 'c/d.md'), ('a/b.md', ''))
+    """
+    found = _IN_ARCHIVE.fullmatch(path)
+    is_one = found and not Path(found[1]).is_dir()
+    return found.groups() if is_one else (path, "")
+
+
+def files_in(archive: str) -> list[str]:
+    """The names of the files in a zip archive, but for hidden ones, sorted.
+
+    Raises:
+        Unreadable: if it is none, or holds too much.
+    """
+    try:
+        files = _archive(*file_state(archive)).infolist()
+    except zipfile.BadZipFile as error:
+        raise Unreadable(f"it is no whole zip archive ({error})") from error
+    if len(files) > _MOST_FILES:
+        raise Unreadable(f"it holds more than {_MOST_FILES:,} files: split it")
+    if sum(each.file_size for each in files) > _MOST_INFLATED:
+        raise Unreadable(
+            f"it holds more than {_MOST_INFLATED >> 20} MiB, inflated: split it"
+        )
+    return sorted(
+        {
+            each.filename
+            for each in files
+            if not _IS_LEFT_OUT.search(each.filename)
+        }
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _archive(path, size, time):
+    # Its list of files is read once, not for each of them.
+    return zipfile.ZipFile(Path(path).open("rb") if is_remote(path) else path)
 
 
 def file_state(path: str) -> list:

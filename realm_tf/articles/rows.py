@@ -126,7 +126,7 @@ def _is_dpr(head, text):
 
 
 def _read_csv(file, path, base_url):
-    text = io.TextIOWrapper(file, encoding=_encoding(file), newline="")
+    text = io.TextIOWrapper(file, encoding=_encoding(file, path), newline="")
     try:
         delimiter = "\t"
         if pages.extension_of(path) != "tsv":
@@ -143,11 +143,11 @@ def _read_csv(file, path, base_url):
         text.detach()
 
 
-def _encoding(file):
+def _encoding(file, path):
     """The encoding of a file of lines, by its beginning."""
     head = file.read(_HEAD_BYTES)
     file.seek(0)
-    return pages.encoding_of(head[: head.rfind(b"\n") + 1] or head)
+    return pages.encoding_of(head[: head.rfind(b"\n") + 1] or head, path)
 
 
 def _delimiter(text):

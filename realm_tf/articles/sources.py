@@ -43,6 +43,8 @@ class Source:
         mounts: list of str. Folders of it where a disk or share was mounted.
             Defaults to none.
         unread: list of dict, as of `grouped`. Defaults to none.
+        warnings: list of dict, as of `grouped`, of what was said of files that
+            were read. Defaults to none.
         dropped: dict. Reason to number of records that are no documents.
             Defaults to none.
         synced: float. When it was last read, in seconds since the epoch.
@@ -57,6 +59,7 @@ class Source:
     all: bool = False
     mounts: list[str] = dataclasses.field(default_factory=list)
     unread: list[dict] = dataclasses.field(default_factory=list)
+    warnings: list[dict] = dataclasses.field(default_factory=list)
     dropped: dict = dataclasses.field(default_factory=dict)
     synced: float | None = None
     error: str = ""

@@ -161,11 +161,21 @@ def compare(corpus: LiveCorpus, manifest: Manifest) -> Changes:
             rows.update(found.rows)
             unread = found.unread.items()
             files = {f for f, why in unread if why != collecting.NO_TEXT}
-            kept.update({n: e for n, e in own.items() if e.file in files})
+            archives = tuple(
+                f"{f}/" for f in files if f.lower().endswith(".zip")
+            )
+            kept.update(
+                {
+                    name: each
+                    for name, each in own.items()
+                    if each.file in files or each.file.startswith(archives)
+                }
+            )
             source = dataclasses.replace(
                 source,
                 mounts=found.mounts,
                 unread=places.grouped(found.unread),
+                warnings=places.grouped(found.warnings),
                 dropped=dict(found.dropped),
                 synced=started,
                 error="",

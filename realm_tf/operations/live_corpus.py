@@ -401,10 +401,12 @@ def _of_sources(result):
                 "that it had. Bring it back, leave out what cannot be read "
                 f"with --exclude, or remove it with --drop {each['label']}."
             )
-        for group in each["unread"]:
+        groups = [("not read", group) for group in each["unread"]]
+        groups += [("read", group) for group in each["warnings"]]
+        for kind, group in groups:
             more = ", ..." if group["files"] > len(group["examples"]) else ""
             yield (
-                f"  {group['files']:,} not read ({group['reason']}): "
+                f"  {group['files']:,} {kind} ({group['reason']}): "
                 f"{', '.join(group['examples'])}{more}"
             )
         if each["dropped"]:

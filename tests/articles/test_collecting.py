@@ -1,12 +1,15 @@
 """Files and folders as documents: what they are called, what is left out."""
 
 import gzip
+import io
 import os
+import zipfile
 
 import pytest
 from small_pdf import small_pdf
 
 from realm_tf.articles import collecting
+from realm_tf.articles import pages
 from realm_tf.articles.sources import Source
 from realm_tf.articles.sources import grouped
 from realm_tf.errors import InputError
@@ -88,8 +91,8 @@ def test_only_regular_files_of_the_folder_are_read(write, tmp_path):
 def test_a_page_of_a_wiki_that_is_malformed_stops_nothing(write, tmp_path):
     table = f"{{|\n| rowspan={'9' * 5000} | Oslo\n|}}\nText."
     page = "<page><title>T{0}</title><id>{0}</id><revision><text>{1}</text></revision></page>"
-    pages = page.format(1, table) + page.format(2, "It is fine.")
-    write("dump.xml", f"<mediawiki>{pages}</mediawiki>")
+    dump = page.format(1, table) + page.format(2, "It is fine.")
+    write("dump.xml", f"<mediawiki>{dump}</mediawiki>")
     rows = collect(tmp_path / "docs").rows
     assert [row["text"] for row in rows.values()] == [
         "Oslo.\nText.",
@@ -145,6 +148,62 @@ def test_a_file_without_text_is_named(write, tmp_path):
     found = collect(tmp_path / "docs")
     names = ("docs/empty.md", "docs/scanned.pdf")
     assert found.unread == dict.fromkeys(names, collecting.NO_TEXT)
+
+
+def _zip(files):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_archives(write, tmp_path, monkeypatch):
+    write("x.zip/real.md")
+    files = {
+        "a/leave.md": LEAVE,
+        "b.csv.gz": gzip.compress(b"City,Stay\nOslo,1"),
+    }
+    others = {
+        ".no.md": "",
+        "__MACOSX/no.md": "",
+        "c.zip": _zip(files),
+        "d.pdf": "",
+    }
+    path = write("y.ZIP", _zip(files | others))
+    write("bad.zip", b"PK"), write("bomb.zip", _zip({"a.txt": bytes(65 << 20)}))
+    found = collect(tmp_path / "docs", base_url="https://b")
+    assert {name: row["url"] for name, row in found.rows.items()} == {
+        "docs/x.zip/real.md": "https://b/x.zip/real.md",
+        "docs/y.ZIP/a/leave.md": "https://b/y.ZIP/a/leave.md",
+        "docs/y.ZIP/b.csv.gz#Oslo": "https://b/y.ZIP/b.csv.gz",
+    }
+    assert {name: why[:22] for name, why in found.unread.items()} == {
+        "docs/bad.zip": "it is no whole zip arc",
+        "docs/bomb.zip/a.txt": "it holds more than 64 ",
+        "docs/y.ZIP/c.zip": "files of .zip are not ",
+        "docs/y.ZIP/d.pdf": "PdfiumError: Failed to",
+    }
+    for limit, reason in (
+        ("FILES", "5 files"),
+        ("INFLATED", "0 MiB, inflated"),
+    ):
+        monkeypatch.setattr(pages, f"_MOST_{limit}", 5)
+        with pytest.raises(pages.Unreadable, match=f"more than {reason}"):
+            pages.files_in(path)
+        monkeypatch.undo()
+
+
+def test_what_is_said_of_a_file(write, tmp_path, capsys):
+    write("a.txt", "Caf\u00e9".encode("latin-1"))
+    write("b.csv", 'a,b\n1,"2\n3,4\n')
+    warnings = collect(tmp_path / "docs").warnings
+    assert [each["reason"].split("/")[-1] for each in grouped(warnings)] == [
+        "a.txt is not UTF-8 and is read as cp1252.",
+        "b.csv: 1 rows have an unclosed quote (the first is row 2): their quotes "
+        "are read as text.",
+    ]
+    assert capsys.readouterr().err == ""
 
 
 def test_compressed_documents_have_their_names(write, tmp_path):
