@@ -21,7 +21,7 @@ _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
 _DISAMBIGUATION = re.compile(
     r"\{\{\s*(?!about|for\b|main|other|r from|r to|redirect|see)"
     r"(?:[\w -]{0,40}disambiguation(?: cleanup| page)?|disambig(?:-cleanup)?"
-    r"|disamb|dab|geodis|hndis|hospitaldis|mathdab|mil-unit-dis|numberdis"
+    r"|begriffsklärung|disamb|dab|geodis|hndis|hospitaldis|mathdab|mil-unit-dis|numberdis"
     r"|roaddis|schooldis)\s*[|}]|__DISAMBIG__",
     re.IGNORECASE,
 )
@@ -104,6 +104,8 @@ def is_disambiguation(title: str, markup: str = "") -> bool:
     >>> is_disambiguation("Ada", "'''Ada''' may refer to: {{disambig}}")
     True
     """
+    if title.endswith("(Begriffsklärung)"):
+        return True
     return "(disambiguation)" in title or bool(_DISAMBIGUATION.search(markup))
 
 

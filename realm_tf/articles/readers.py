@@ -29,7 +29,10 @@ FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
 
 # Guu et al., 2020; original code: language/orqa/preprocessing.
-LIST_TITLES = ("List of ", "Index of ", "Outline of ")
+LIST_TITLES = (
+    *("List of ", "Index of ", "Outline of "),
+    *("Liste der ", "Liste des ", "Liste von "),
+)
 
 # How much of a file decides its format, and how much a message shows of one
 # that has none.

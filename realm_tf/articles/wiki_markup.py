@@ -10,50 +10,22 @@ at the end. Section headings are never kept, tables and infoboxes on request:
 each table row becomes a line that repeats the column headers, as in
 `table_rows.table_lines`, and each row of an infobox a line with its name.
 
-Templates are programs of the wiki, and a dump does not run them. The few that
-show words of a sentence are written out here, with their names in
-wikipedia.toml. All others (navigation, citations, notices, pronunciations)
-are dropped.
+Of templates see `wiki_templates`.
 """
 
-import calendar
 import html
-import pathlib
 import re
-import tomllib
-from collections.abc import Callable
 
 import mwparserfromhell
 from mwparserfromhell import nodes
 
 from realm_tf.articles import table_rows
+from realm_tf.articles import wiki_templates
 from realm_tf.articles.pages import INVISIBLE
 from realm_tf.articles.pages import PlainText
+from realm_tf.articles.wiki_templates import NAMES
 
-_TABLES = tomllib.loads(
-    pathlib.Path(__file__).with_name("wikipedia.toml").read_text("utf-8")
-)
-
-
-def _names(text):
-    return " ".join(text.split()).split(", ")
-
-
-# Names of sections, elements and templates, by the tables of wikipedia.toml.
-_NAMES = {
-    table: dict.fromkeys(_names(names))
-    for table, names in _TABLES.items()
-    if isinstance(names, str)
-}
-# Texts of templates and units by their names.
-_TEXTS = {
-    table: {
-        name: text for text, names in texts.items() for name in _names(names)
-    }
-    for table, texts in _TABLES.items()
-    if isinstance(texts, dict)
-}
-_DROPPED_ELEMENTS = "|".join(_NAMES["dropped_elements"])
+_DROPPED_ELEMENTS = "|".join(NAMES["dropped_elements"])
 
 # Shorter list items are names and captions (our choice).
 MIN_ITEM_LENGTH = 30
@@ -73,6 +45,9 @@ _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 # "[[de:Anarchismus]]" is shown in the sidebar.
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}-[a-z-]+)\s*:")
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
+# A word in each script, such as "-{zh-hans:A; zh-hant:B}-", after flags.
+_VARIANTS = re.compile(r"-\{(?:([A-Z+-]*)\|)?([^{}]*)\}-")
+_SCRIPT = re.compile(r"\s*(?:zh|sr|kk|uz|ku|iu|tg|crh|gan|shi)[a-z-]*\s*:\s*")
 
 # Bold and italics, but not the apostrophe in "''ship'''s".
 _QUOTES = re.compile(r"'{2,}?(?='s\b)|'{2,}")
@@ -90,7 +65,7 @@ _ELEMENT = re.compile(
     rf"<({_DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
 )
 _TAG_RESIDUE = re.compile(
-    rf"</?(?:{'|'.join(_NAMES['tags'])})\b[^<>]*/?>", re.IGNORECASE
+    rf"</?(?:{'|'.join(NAMES['tags'])})\b[^<>]*/?>", re.IGNORECASE
 )
 _BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
 _SEPARATORS = r"[\s,;:/–—-]|\bor\b|\band\b"
@@ -120,10 +95,8 @@ _PAIRS = [
 _MOST_UNCLOSED = 100
 
 # --- Tables and templates.
-_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gv]|wav)$", re.I)
 # What a template leaves that stands for the rest of a cell: its attributes.
 _ATTRIBUTES = re.compile(r'^(?:[a-z]+\s*=\s*(?:"[^"]*"|\S+)\s*)+', re.I)
-_NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
 
 
 def to_plain_text(
@@ -172,7 +145,7 @@ def _without_unclosed(markup):
 
 def _drop_apparatus(markup):
     """Drops comments, references, headings and sections of references."""
-    markup = _COMMENT.sub("", markup)
+    markup = _VARIANTS.sub(_variant, _COMMENT.sub("", markup))
     markup = _without_unclosed(_EMPTY_ELEMENT.sub("", markup))
     markup = _ELEMENT.sub("", markup)
     markup = _SWITCH.sub("", markup)
@@ -187,11 +160,19 @@ def _drop_apparatus(markup):
         if dropped_level is None or level <= dropped_level:
             title = match[2].strip(" '").lower()
             dropped_level = (
-                level if title in _NAMES["dropped_sections"] else None
+                level if title in NAMES["dropped_sections"] else None
             )
     if dropped_level is None:
         kept.append(markup[position:])
     return "\n\n".join(kept)
+
+
+def _variant(match):
+    """The first of the variants, if they are shown here."""
+    if set(match[1] or "") & set("HTRD-"):
+        return ""
+    shown, *_ = match[2].split(";")
+    return _SCRIPT.sub("", shown)
 
 
 class _Renderer:
@@ -233,15 +214,13 @@ class _Renderer:
         return "".join(out)
 
     def _template(self, name, arguments):
-        if self._keep_tables and _is_infobox(name):
-            facts = {k: self._in_line(v) for k, v in arguments.items()}
-            return _as_paragraphs(_infobox_lines(facts))
         name = " ".join(name.replace("_", " ").split()).lower()
-        if self._in_cell:
-            text = _fact_text(name, arguments, self.render)
-            if text is not None:
-                return text
-        return _template_text(name, arguments, self.render)
+        if self._keep_tables and wiki_templates.is_infobox(name):
+            facts = {k: self._in_line(v) for k, v in arguments.items()}
+            return _as_paragraphs(wiki_templates.infobox_lines(facts))
+        return wiki_templates.text_of(
+            name, arguments, self.render, "\n" if self._in_cell else ", "
+        )
 
     def _table(self, table):
         captions = []
@@ -301,7 +280,7 @@ class _Renderer:
             return " " if name == "br" else "\n\n"
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
-        if node.contents is None or name in _NAMES["dropped_elements"]:
+        if node.contents is None or name in NAMES["dropped_elements"]:
             return ""
         text = self.render(node.contents)
         if name == "li":
@@ -420,147 +399,3 @@ def _rows(table):
 
 def _name(node):
     return str(getattr(node, "tag", "")).strip().lower()
-
-
-def _is_infobox(name: str) -> bool:
-    """Whether a template's name is that of a box of facts."""
-    name = name.strip().lower().replace("_", " ")
-    return name.startswith("infobox") or name in _NAMES["infoboxes"]
-
-
-def _infobox_lines(arguments: dict[str, str]) -> list[str]:
-    """The lines of an infobox.
-
-    Args:
-        arguments: dict. Name to text in one line, in the order written.
-
-    Example:
-
-    >>> _infobox_lines({"birth_place": "Oslo", "image_size": "200px"})
-    ['Birth place: Oslo.']
-    """
-    lines = []
-    for name, text in arguments.items():
-        label = " ".join(re.split(r"[\s_-]+", name.strip()))
-        if label.isdigit():
-            continue
-        label = re.sub(r"\s*\d+$", "", label)
-        if not text or _FILE.search(text) or _says_how_it_looks(label):
-            continue
-        lines += table_rows.table_lines(
-            [label[:1].upper() + label[1:]], [[text]]
-        )
-    return lines
-
-
-def _says_how_it_looks(label):
-    label = label.lower()
-    return label in _NAMES["looks"] or any(
-        word.rstrip("0123456789") in _NAMES["pictures"]
-        for word in label.split()
-    )
-
-
-def _template_text(
-    name: str, arguments: dict[str, object], render: Callable[[object], str]
-) -> str:
-    """The text that a template shows, or `""` to drop the template.
-
-    Args:
-        name: str. The template's name, in lower case with single spaces.
-        arguments: dict. Name (`"1"`, `"2"`, ... for unnamed ones) to value,
-            in the order written.
-        render: callable. Makes text of a value.
-
-    Example:
-
-    >>> _template_text("convert", {"1": "2850", "2": "km", "3": "mi"}, str)
-    '2850 km'
-    """
-    positional = [value for key, value in arguments.items() if key.isdigit()]
-    if name in _TEXTS["literals"]:
-        return _TEXTS["literals"][name]
-    if name.startswith("formatnum:"):
-        return name.removeprefix("formatnum:").strip()
-    if name in ("as of", "asof"):
-        return _as_of({k: render(v).strip() for k, v in arguments.items()})
-    if not positional:
-        return "c." if name in ("circa", "c.", "ca.") else ""
-    if name in _NAMES["show_first"] or name.startswith(("lang-", "script/")):
-        return render(positional[0])
-    if name in _NAMES["show_second"]:
-        return render(positional[1]) if len(positional) > 1 else ""
-    if name in _NAMES["show_last"]:
-        return render(positional[-1])
-    if name in _NAMES["quotes"]:
-        return f"\n\n{render(positional[0])}\n\n"
-    if name in _TEXTS["prefixes"]:
-        return _TEXTS["prefixes"][name] + render(positional[0]).strip()
-    values = [render(value).strip() for value in positional]
-    if name in ("convert", "cvt", "conv"):
-        return _convert(values)
-    if name in ("frac", "sfrac", "fraction"):
-        return _fraction(values)
-    if name in ("chem", "chem2", "linktext"):
-        return "".join(values)
-    if name in ("nihongo", "nihongo2", "korean"):
-        notes = ", ".join(value for value in values[1:3] if value)
-        return f"{values[0]} ({notes})" if notes else values[0]
-    if name in _NAMES["ships"]:
-        return f"{name.upper()} {values[0]}"
-    return ""
-
-
-def _fact_text(name, arguments, render):
-    """The text of a template that occurs only in tables and infoboxes.
-
-    Takes the arguments of `_template_text`. Returns a line for each value, or
-    `None` for any other template.
-
-    >>> _fact_text("birth date", {"1": "1956", "2": "7", "3": "9"}, str)
-    '9 July 1956'
-    """
-    if name in _NAMES["fact_dates"]:
-        values = [render(arguments.get(key, "")).strip() for key in "123"]
-        return _date(*values)
-    if name in _NAMES["fact_lists"]:
-        return "\n".join(
-            render(value) for key, value in arguments.items() if key.isdigit()
-        )
-    return None
-
-
-def _convert(values):
-    """`{{convert|5|to|10|km|mi}}` is "5 to 10 km", as a reader sees it."""
-    if not _NUMBER.match(values[0]):
-        return ""
-    text = values[0]
-    rest = values[1:]
-    while (
-        len(rest) >= 2
-        and rest[0] in _TEXTS["ranges"]
-        and _NUMBER.match(rest[1] or " ")
-    ):
-        text += _TEXTS["ranges"][rest[0]] + rest[1]
-        rest = rest[2:]
-    if not rest or not rest[0]:
-        return text
-    text += f" {_TEXTS['units'].get(rest[0], rest[0])}"
-    return text
-
-
-def _fraction(values):
-    whole = f"{values[0]} " if len(values) > 2 else ""
-    return f"{whole}{'/'.join(values[-2:])}"
-
-
-def _as_of(arguments):
-    date = _date(*(arguments.get(key, "") for key in "123"))
-    start = "as of" if arguments.get("lc") else "As of"
-    return arguments.get("alt") or f"{start} {date}".rstrip()
-
-
-def _date(year, month, day):
-    if month.isdecimal() and 1 <= int(month) <= 12:
-        month = calendar.month_name[int(month)]
-    return " ".join(filter(None, (day, month, year)))

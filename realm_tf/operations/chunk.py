@@ -32,6 +32,14 @@ MAX_UNKNOWN_SHARE = 0.05
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9-]+)?")
 
 
+def check_language(code: str) -> None:
+    """Raises `InputError` unless `--language` has the form of a code."""
+    if not _LANGUAGE.fullmatch(code):
+        raise InputError(
+            f"--language {code!r} is not a code: expected one such as en or de."
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk(Operation):
     """Cuts articles into blocks: a Wikipedia dump or any corpus of your own.
@@ -99,11 +107,7 @@ class Chunk(Operation):
         self.check_least(
             1 if words else blocks.NUM_SPECIAL + 1, "max_block_length"
         )
-        if not _LANGUAGE.fullmatch(self.language):
-            raise InputError(
-                f"--language {self.language!r} is not a code: expected one "
-                "such as en or de."
-            )
+        check_language(self.language)
         usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
         return blocks.Packing(
             self.unit,

@@ -143,6 +143,7 @@ def _chunking(corpus, segment, settings):
         keep_all_titles=True,
         vocab=corpus.model(settings).vocabulary,
         max_block_length=settings["max_block_length"],
+        language=settings["language"],
         # Lists and tables may have no end of a sentence.
         cut_sentences=True,
         output=segment.blocks.path,

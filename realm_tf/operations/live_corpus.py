@@ -20,6 +20,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.models.precision import resolve_for_graphs
 from realm_tf.operations import corpus_sync
+from realm_tf.operations.chunk import check_language
 from realm_tf.operations.init import packaged
 from realm_tf.operations.operation import Operation
 from realm_tf.text.printable import printable
@@ -87,6 +88,8 @@ class CreateCorpus(_Change):
     """realm: the model's own towers; hybrid: BM25 beside them"""
     max_block_length: int = 128
     """longest block, in wordpieces with its title"""
+    language: str = "en"
+    """ISO 639 code, for the sentence boundaries"""
     kind: Literal["brute_force", "ivf", "scann"] = "brute_force"
     """of the index; brute_force is exact, and the only one that takes changes
     in seconds: the others are built again, with a new graph"""
@@ -120,6 +123,7 @@ class CreateCorpus(_Change):
             )
         if self.model and not self.model.is_complete:
             raise InputError(f"--model: {self.model} is no model.")
+        check_language(self.language)
         if self.fields and self.kind == "scann":
             raise InputError(
                 "--kind scann cannot leave blocks out of a search, so that "

@@ -85,6 +85,8 @@ class GraphTokenizer(tf.Module):
     def _separate(self, strings):
         """Normalised text with one space or more between any two words."""
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8")
+        if not self.lowercase:
+            strings = tf_text.normalize_utf8(strings, "NFC")
         strings = _replace(strings, _character_classes()["dropped"], "")
         strings = _replace(strings, _character_classes()["space"], " ")
         if self.lowercase:

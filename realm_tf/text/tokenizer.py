@@ -147,8 +147,10 @@ class Tokenizer:
                 max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
             )
         )
-        self._tokenizer.normalizer = normalizers.BertNormalizer(
-            lowercase=lowercase
+        # The form in which a vocabulary with accents has its letters.
+        self._tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.NFC()] * (not lowercase)
+            + [normalizers.BertNormalizer(lowercase=lowercase)]
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         self._words = _Words(self._tokenizer)

@@ -231,6 +231,7 @@ def test_find_files(tmp_path):
         ("List of rivers", "list_title"),
         ("Index of rivers", "list_title"),
         ("Outline of rivers", "list_title"),
+        ("Liste der Flüsse", "list_title"),
         ("Lists", ""),
         ("River (disambiguation)", "disambiguation"),
         ("River", ""),

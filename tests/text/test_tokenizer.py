@@ -91,6 +91,9 @@ def test_cased_keeps_capitals_and_accents():
         ("##e", "e"),
         ("[UNK]", "café"),
     ]
+    # Whatever the form of its letters.
+    tokenizer = tokenizer_lib.Tokenizer([*SPECIAL, "é", "##x"], lowercase=False)
+    assert tokenizer.tokenize("e\u0301x").ids == [5, 6]
 
 
 def test_words_over_100_characters_are_unknown():
