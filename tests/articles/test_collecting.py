@@ -131,16 +131,6 @@ def test_versions_of_a_page_keep_what_they_have_in_common(write, tmp_path):
     assert all(row["text"].startswith("Same text.") for row in rows.values())
 
 
-def test_templates_of_site_generators_are_no_rows(write, tmp_path):
-    write("nav.md", "{% include nav.md %}\n\nHello.\n")
-    write("toc.md", "{toc}\nYes.\n")
-    rows = collect(tmp_path / "docs").rows
-    assert [row["text"] for row in rows.values()] == [
-        "{% include nav.md %}\nHello.",
-        "{toc} Yes.",
-    ]
-
-
 def test_a_file_without_text_is_named(write, tmp_path):
     write("leave.md"), write("empty.md", "---\ntitle: Empty\n---\n")
     # Pictures of pages.
@@ -204,12 +194,6 @@ def test_what_is_said_of_a_file(write, tmp_path, capsys):
         "are read as text.",
     ]
     assert capsys.readouterr().err == ""
-
-
-def test_compressed_documents_have_their_names(write, tmp_path):
-    write("leave.md.gz", gzip.compress(b"25 days."))
-    rows = collect(tmp_path / "docs").rows
-    assert rows["docs/leave.md.gz"]["title"] == "leave"
 
 
 def test_urls(write, tmp_path):

@@ -83,10 +83,7 @@ def test_markdown_in_sections(tmp_path):
     ("front_matter", "reason"),
     [
         ("", None),
-        ("# nothing yet\n", None),
-        ("a: 1\n", None),
         ("a: [1\n", "line 3"),
-        ("a: *b\n", "undefined alias"),
         ("a: [" * 2000 + "\n", "recursion"),
         ("a: 2024-02-30\n", None),
     ],
@@ -170,36 +167,6 @@ def test_pdf_pages(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_tables_of_articles(tmp_path, kind):
-    path = str(tmp_path / f"articles.{kind}")
-    columns = {
-        "id": ["1", ""],
-        "url": ["https://x.example/1", ""],
-        "title": ["One", "Two"],
-        "text": ["A text.", "Another."],
-    }
-    if kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.table(columns), path)
-    else:
-        lines = [",".join(row) for row in zip(*columns.values(), strict=True)]
-        with open(path, "w") as file:
-            file.write("\n".join([",".join(columns), *lines]))
-    first, second = readers.read_pages(path)
-    assert (first.article_id, first.title, first.text, first.url) == (
-        *("1", "One", "A text.", "https://x.example/1"),
-    )
-    assert second.dropped == "bad_record_no_id"
-
-
-def test_a_document_that_cannot_be_read_is_named_and_counted(tmp_path, capsys):
-    path = tmp_path / "broken.pdf"
-    path.write_bytes(small_pdf([["x"]])[:60])
-    ((_, _, dropped),) = _read(path)
-    assert dropped == "bad_record_document"
-    assert f"warning: {path} cannot be read" in capsys.readouterr().err
-
-
 def test_tables_that_are_none_are_refused(tmp_path):
     path = str(tmp_path / "x.parquet")
     pyarrow.parquet.write_table(pyarrow.table({"id": ["1"]}), path)
@@ -236,16 +203,6 @@ def test_tables_that_are_none_are_refused(tmp_path):
             "---\n\n# Leave\n\nEveryone: 25 days.\n\n---\n\n# Travel\nx\n",
             [("page: Leave", "Everyone: 25 days."), ("page: Travel", "x")],
             id="rules are no front matter",
-        ),
-        pytest.param(
-            "# Leave\nTake it.\n\n---\n\nNow.\n",
-            [("Leave", "Take it. Now.")],
-            id="nor is a rule within the text",
-        ),
-        pytest.param(
-            "## Leave\n25\n\n## Travel\n38\n",
-            [("page: Leave", "25"), ("page: Travel", "38")],
-            id="no heading above the others",
         ),
     ],
 )
@@ -382,14 +339,6 @@ def test_many_pages_and_a_broken_one(tmp_path, monkeypatch):
                 ("Bob", 'name: Bob; note: a, "b".'),
             ],
             id="quotes",
-        ),
-        pytest.param(
-            'Name;Room;Phone\n"Ann; HR";12;555\nBob;;556\n',
-            [
-                ("Ann; HR", "Name: Ann; HR; Room: 12; Phone: 555."),
-                ("Bob", "Name: Bob; Phone: 556."),
-            ],
-            id="an empty cell",
         ),
         pytest.param(
             '\ufeffName\t"Room, floor"\nAnn\t1\n',

@@ -7,7 +7,6 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
-from small_pdf import small_pdf
 
 from realm_tf.articles import collecting
 from realm_tf.articles.collecting import fields_of
@@ -194,9 +193,3 @@ def test_of_html(tmp_path, head, expected):
         f"<html><head>{head}</head><h1>A</h1>One.<h2>B</h2>Two.</html>"
     )
     assert _collect(path) == {"a.html": expected, "a.html#B": expected}
-
-
-def test_text_and_pdf_have_none(tmp_path):
-    (tmp_path / "a.txt").write_text("---\nsource: a\n---\nA text.")
-    (tmp_path / "b.pdf").write_bytes(small_pdf([["A text."]], title="source"))
-    assert list(_collect(tmp_path).values()) == [{}, {}]

@@ -4,13 +4,11 @@ import os
 import pickle
 import struct
 import tracemalloc
-import uuid
 
 import numpy as np
 import pytest
 
 from realm_tf.articles.published_texts import read_pickled_texts
-from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 LONG = b"nile " * 100
@@ -85,13 +83,6 @@ def test_older_numpy(tmp_path, protocol):
         pickled = pickled[:3] + frame + pickled[11:]
     path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
     assert list(read_pickled_texts(path)) == oracle(path) == [b"nile", b"b"]
-
-
-def test_remote_file(tmp_path):
-    local = write(tmp_path / "a.npy", ARRAYS["same"])
-    remote = f"memory://{uuid.uuid4()}/a.npy"
-    Path(remote).upload(local)
-    assert list(read_pickled_texts(remote)) == oracle(local)
 
 
 def test_memory_is_constant(tmp_path):
@@ -198,9 +189,3 @@ def test_other_files(tmp_path, content, match):
     else:
         np.save(path, content, allow_pickle=True)
     assert not read_until_refused(str(path), match)
-
-
-def test_no_file(tmp_path):
-    for path in (tmp_path / "a.npy", tmp_path):
-        with pytest.raises(InputError, match="cannot be read"):
-            next(read_pickled_texts(str(path)))

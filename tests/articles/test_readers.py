@@ -57,13 +57,6 @@ def test_mediawiki(tmp_path, version):
     assert found[3].text == ""
 
 
-def test_base_url(tmp_path):
-    path = write(tmp_path / "dump.xml", XML)
-    base = "https://wiki.example.org/w"
-
-    assert read(path, base_url=base)[1].url == f"{base}/Moved"
-
-
 def test_json_lines(tmp_path):
     rows = [
         {
