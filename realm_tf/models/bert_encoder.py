@@ -8,6 +8,7 @@ from keras import ops
 
 from realm_tf.errors import InputError
 from realm_tf.models import cpu_operations
+from realm_tf.models import layer_scan
 from realm_tf.models.transformer_encoder import RelativePositionBias
 from realm_tf.models.transformer_encoder import TransformerEncoder
 
@@ -236,6 +237,16 @@ class BertEncoder(EncoderModel):
         super().__init__(inputs, outputs, config, **kwargs)
         self.num_relative_buckets = num_relative_buckets
 
+    def call(self, inputs, training=None, mask=None):
+        with layer_scan.together(
+            self._transformer_layers(), inputs["token_ids"], training
+        ):
+            return super().call(inputs, training=training, mask=mask)
+
+    def _transformer_layers(self):
+        names = (f"transformer_layer_{n}" for n in range(self.num_layers))
+        return [self.get_layer(name) for name in names]
+
     def freeze(self, *, embeddings=False, num_layers=0):
         """Makes the lower part untrainable, which a small budget rewards.
 
@@ -257,8 +268,8 @@ class BertEncoder(EncoderModel):
             for layer in self.layers:
                 if layer.name.endswith(("_embedding", "embeddings_layer_norm")):
                     layer.trainable = False
-        for index in range(num_layers):
-            self.get_layer(f"transformer_layer_{index}").trainable = False
+        for layer in self._transformer_layers()[:num_layers]:
+            layer.trainable = False
 
     def set_recompute(self, recompute=True):
         """Gradient checkpointing: less memory in training for more time.
@@ -266,8 +277,7 @@ class BertEncoder(EncoderModel):
         Args:
             recompute: bool. See `TransformerEncoder`. Defaults to `True`.
         """
-        for index in range(self.num_layers):
-            layer = self.get_layer(f"transformer_layer_{index}")
+        for layer in self._transformer_layers():
             layer.recompute = recompute
 
 

@@ -5,6 +5,8 @@ import mmap
 import keras
 import numpy as np
 
+from realm_tf.models.precision import is_only_compiled
+
 # Bytes, of TensorFlow's tensors; arrays in .npy files have as much.
 _ALIGNMENT = 64
 
@@ -20,8 +22,12 @@ def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
         name: str. Of the variable.
         **options: more arguments of `keras.Variable`.
     """
+    values = shared(array)
+    if is_only_compiled():
+        values = keras.initializers.Zeros()
     variable = keras.Variable(
-        shared(array),
+        values,
+        shape=array.shape,
         dtype=array.dtype.name,
         trainable=False,
         # A model of mixed precision would cast a table every time.
@@ -30,6 +36,7 @@ def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
         **options,
     )
     mark_as_given([variable])
+    variable.layout = options.get("layout")
     return variable
 
 

@@ -1,6 +1,7 @@
 """In which precision models compute: float32, or bfloat16 where it is fast."""
 
 import contextlib
+import contextvars
 import functools
 import glob
 import os
@@ -8,18 +9,75 @@ import pathlib
 import sys
 from typing import Literal
 
+# The platform that steps are compiled for, if they are not run, and Keras'
+# scope in which variables get no values.
+_ONLY_COMPILED = contextvars.ContextVar("only_compiled", default=(None, None))
 
-@functools.cache
+
 def accelerator() -> str | None:
     """`"gpu"` or `"tpu"` with Keras' JAX backend on one, else `None`."""
+    platform = _ONLY_COMPILED.get()[0] or _platform()
+    return None if platform == "cpu" else platform
+
+
+@functools.cache
+def _platform():
     import keras
 
     if keras.backend.backend() != "jax":
-        return None
+        return "cpu"
     import jax
 
-    platform = jax.devices()[0].platform
-    return None if platform == "cpu" else platform
+    return jax.devices()[0].platform
+
+
+@contextlib.contextmanager
+def only_compiled(platform: str):
+    """Models made inside have shapes and no weights (JAX).
+
+    Their steps can be compiled, for devices that are not there and tables
+    larger than the memory, and not run.
+
+    Args:
+        platform: str. `"cpu"`, `"gpu"` or `"tpu"`.
+    """
+    import keras
+
+    scope = keras.StatelessScope(initialize_variables=False)
+    token = _ONLY_COMPILED.set((platform, scope))
+    try:
+        with scope:
+            yield
+    finally:
+        _ONLY_COMPILED.reset(token)
+
+
+def is_only_compiled() -> bool:
+    """Whether variables get no values; see `only_compiled`."""
+    return _ONLY_COMPILED.get()[0] is not None
+
+
+@contextlib.contextmanager
+def with_values():
+    """Variables made inside have values in any case.
+
+    Keras makes those of a number, such as an optimizer's steps, in no other
+    way.
+    """
+    import keras
+
+    _, scope = _ONLY_COMPILED.get()
+    if scope is None:
+        yield
+        return
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    scope.__exit__()
+    try:
+        yield
+    finally:
+        scope.__enter__()
+        keras.distribution.set_distribution(distribution)
 
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"

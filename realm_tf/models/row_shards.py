@@ -9,6 +9,8 @@ Where the devices do not divide the rows, the table ends with rows of zeros.
 import keras
 import numpy as np
 
+from realm_tf.models.precision import is_only_compiled
+
 
 def sharding():
     """Sharding of rows over the devices in use; `None` without a distribution."""
@@ -48,6 +50,8 @@ def place(rows: np.ndarray, placed):
 
     num_rows = len(rows)
     total = num_rows + -num_rows % num_devices(placed)
+    if is_only_compiled():
+        return np.broadcast_to(rows[:1], (total, *rows.shape[1:]))
 
     def part(index):
         start, stop, _ = index[0].indices(total)

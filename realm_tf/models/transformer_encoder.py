@@ -6,6 +6,8 @@ import keras
 from keras import ops
 
 from realm_tf.models import cpu_operations
+from realm_tf.models import layer_scan
+from realm_tf.models import random_bytes
 from realm_tf.models.precision import BFLOAT16
 from realm_tf.models.precision import accelerator
 
@@ -127,6 +129,56 @@ class TransformerEncoder(keras.layers.Layer):
     def call(
         self, inputs, padding_mask=None, position_bias=None, training=None
     ):
+        return layer_scan.run(
+            self,
+            inputs,
+            padding_mask=padding_mask,
+            position_bias=position_bias,
+            training=training,
+        )
+
+    def cast_weights(self, dtype) -> list:
+        """Kernels and biases, or gains, in the order that `compute` takes.
+
+        Keras casts weights inside a layer's call, where a backward pass is not.
+        """
+        attention = self._self_attention_layer
+        layers = (
+            attention.query_dense,
+            attention.key_dense,
+            attention.value_dense,
+            attention.output_dense,
+            self._self_attention_layer_norm,
+            self._feedforward_intermediate_dense,
+            self._feedforward_output_dense,
+            self._feedforward_layer_norm,
+        )
+        return [
+            ops.cast(weight, dtype)
+            for layer in layers
+            for weight in layer.weights
+        ]
+
+    def draw_seeds(self, training) -> list:
+        """A seed of each of the three dropouts, or none."""
+        if not (training and self._dropout.rate):
+            return []
+        return [self._dropout.seed_generator.next() for _ in range(3)]
+
+    def compute(
+        self, inputs, weights, seeds, *, padding_mask, position_bias, training
+    ):
+        """As the call, with the weights and seeds of any layer of this shape.
+
+        Args:
+            inputs: float tensor `(batch_size, length, hidden_dim)`.
+            weights: list of tensors, see `cast_weights`.
+            seeds: list of tensors, see `draw_seeds`.
+            padding_mask: int tensor `(batch_size, length)`, or `None`.
+            position_bias: float tensor `(num_heads, length, length)`, or
+                `None`.
+            training: bool.
+        """
         batch_size, length = ops.shape(inputs)[:2]
         hidden_dim = inputs.shape[-1]
         shape = batch_size, length, self.num_heads, hidden_dim // self.num_heads
@@ -136,10 +188,9 @@ class TransformerEncoder(keras.layers.Layer):
             rows = cpu_operations.WithoutPadding(padding_mask)
         # (b * l, h), or fewer rows
         x = rows.drop(ops.reshape(inputs, (-1, hidden_dim)))
-        has_dropout = training and self._dropout.rate
-        drop_shares, drop_attended, drop_hidden = (
-            _Dropout(self._dropout) if has_dropout else _same for _ in range(3)
-        )
+        drop_shares, drop_attended, drop_hidden = [
+            _Dropout(self._dropout.rate, seed) for seed in seeds
+        ] or [_same] * 3
         keep = keras.remat if self.recompute and training else _same
         is_fused = (
             not training
@@ -159,33 +210,21 @@ class TransformerEncoder(keras.layers.Layer):
             hidden = activate(_dense(x, kernel, bias))
             return _dense(hidden, output_kernel, output_bias)
 
-        def add_norm(layer, drop, x, output):
+        def add_norm(weights, drop, x, output):
             def add(x, output, gamma, beta):
-                return _normalize(x + drop(output), gamma, beta, layer.epsilon)
+                epsilon = self.layer_norm_epsilon
+                return _normalize(x + drop(output), gamma, beta, epsilon)
 
-            return keep(add)(x, output, *_weights(x, layer))
+            return keep(add)(x, output, *weights)
 
-        attention = self._self_attention_layer
-        weights = _weights(
-            x,
-            attention.query_dense,
-            attention.key_dense,
-            attention.value_dense,
-            attention.output_dense,
-        )
+        of_attention = weights[:8]
         if position_bias is not None:
             # Has a gradient, as weights have.
-            weights.append(position_bias)
-        output = keep(attend)(x, *weights)
-        norm = self._self_attention_layer_norm
-        x = add_norm(norm, drop_attended, x, output)
-        weights = _weights(
-            x,
-            self._feedforward_intermediate_dense,
-            self._feedforward_output_dense,
-        )
-        output = keep(feed_forward)(x, *weights)
-        x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
+            of_attention = [*of_attention, position_bias]
+        output = keep(attend)(x, *of_attention)
+        x = add_norm(weights[8:10], drop_attended, x, output)
+        output = keep(feed_forward)(x, *weights[10:14])
+        x = add_norm(weights[14:], drop_hidden, x, output)
         return ops.reshape(rows.restore(x), (batch_size, length, hidden_dim))
 
 
@@ -259,18 +298,6 @@ class _AllRows:
     """Keeps padding; compare `cpu_operations.WithoutPadding`."""
 
     drop = restore = staticmethod(_same)
-
-
-def _weights(x, *layers):
-    """Kernels and biases, or gains, of layers, in the type of `x`.
-
-    Keras casts weights inside a layer's call, where a backward pass is not.
-    """
-    return [
-        ops.cast(variable, x.dtype)
-        for layer in layers
-        for variable in layer.weights
-    ]
 
 
 def _has_fused_attention(x, length):
@@ -352,41 +379,35 @@ def _dense(x, kernel, bias):
 
 
 class _Dropout:
-    """A layer of dropout with a seed that is drawn once, however often called.
+    """Dropout of a seed, the same however often called.
 
-    On TensorFlow with 8 random bits a number: Keras draws 32 of them there,
-    and makes a float of them. The rate is rounded to a multiple of 2^-8; what
-    is kept is divided by the share that this keeps.
+    On TensorFlow and on accelerators with 8 random bits a number: Keras draws
+    32 of them, and makes a float of them. The rate is rounded to a multiple of
+    2^-8; what is kept is divided by the share that this keeps.
     """
 
-    def __init__(self, layer):
-        self._rate = layer.rate
-        self._seed = layer.seed_generator.next()
+    def __init__(self, rate, seed):
+        self._rate = rate
+        self._seed = seed
 
     def __call__(self, x):
-        if keras.backend.backend() != "tensorflow":
-            return keras.random.dropout(x, self._rate, seed=_Drawn(self._seed))
-        import tensorflow as tf
-
-        size = tf.size(x)
-        bits = tf.random.stateless_uniform(
-            [(size + 7) // 8],
-            seed=self._seed,
-            minval=None,
-            maxval=None,
-            dtype=tf.uint64,
-        )
-        bits = tf.reshape(tf.bitcast(bits, tf.uint8), [-1])[:size]
+        if keras.backend.backend() == "tensorflow":
+            draw = _draw_in_tensorflow
+        elif accelerator():
+            draw = random_bytes.draw
+        else:
+            return keras.random.dropout(x, self._rate, seed=self._seed)
         dropped = round(self._rate * 2**8)
-        is_kept = tf.reshape(bits, tf.shape(x)) >= dropped
-        return x * (tf.cast(is_kept, x.dtype) / (1.0 - dropped / 2**8))
+        is_kept = draw(self._seed, x) >= dropped
+        return x * (ops.cast(is_kept, x.dtype) / (1.0 - dropped / 2**8))
 
 
-class _Drawn(keras.random.SeedGenerator):
-    """A seed in the form that Keras takes."""
+def _draw_in_tensorflow(seed, x):
+    import tensorflow as tf
 
-    def __init__(self, seed):
-        self._drawn = seed
-
-    def next(self, ordered=True):
-        return self._drawn
+    size = tf.size(x)
+    bits = tf.random.stateless_uniform(
+        [(size + 7) // 8], seed=seed, minval=None, maxval=None, dtype=tf.uint64
+    )
+    bits = tf.reshape(tf.bitcast(bits, tf.uint8), [-1])[:size]
+    return tf.reshape(bits, tf.shape(x))
