@@ -5,6 +5,7 @@ when the result is not needed any more, that gives the embeddings of all blocks.
 """
 
 import concurrent.futures
+import contextlib
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from realm_tf.training.resume import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
 # hardly padded. More of them on a GPU or TPU, which is busy for milliseconds.
-_BATCH_SIZE, _BATCH_SIZE_ON_ACCELERATORS = 64, 256
+_BATCH_SIZE, BATCH_SIZE_ON_ACCELERATORS = 64, 256
 _SECONDS_BETWEEN_LOOKS = 0.1
 # What a process of its own runs.
 _PROCESS = "realm_tf.operations.rebuild_index"
@@ -60,9 +61,7 @@ def embed_blocks(
     found = embedder.embed_all(
         lengths,
         read,
-        batch_size=_BATCH_SIZE_ON_ACCELERATORS
-        if accelerator()
-        else _BATCH_SIZE,
+        batch_size=BATCH_SIZE_ON_ACCELERATORS if accelerator() else _BATCH_SIZE,
         after_batch=lambda _: after_batch(),
     )
     if not np.isfinite(found).all():
@@ -135,7 +134,7 @@ def keep_index(
 def builder_in_process(loaded, blocks, *, max_block_length: int):
     """Builds in the trainer's process, with a tower of its own.
 
-    In a thread, it shares the processor's time with the trainer.
+    In a thread, it shares the devices' time with the trainer.
 
     Args:
         loaded: `LoadedModel`. The trainer's.
@@ -145,6 +144,10 @@ def builder_in_process(loaded, blocks, *, max_block_length: int):
     Returns:
         A builder.
     """
+    # A thread has none of its own: it would let each device compute all.
+    scope = contextlib.nullcontext
+    if distribution := keras.distribution.distribution():
+        scope = distribution.scope
     tower = loaded.model.block_embedder.copy()
     embedder = BlockEmbedder(loaded, max_length=max_block_length, tower=tower)
 
@@ -153,8 +156,9 @@ def builder_in_process(loaded, blocks, *, max_block_length: int):
             if stopped.is_set():
                 raise concurrent.futures.CancelledError
 
-        tower.set_weights(weights)
-        return embed_blocks(embedder, blocks, after_batch=check)
+        with scope():
+            tower.set_weights(weights)
+            return embed_blocks(embedder, blocks, after_batch=check)
 
     return build
 

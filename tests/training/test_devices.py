@@ -26,3 +26,81 @@ def test_on_eight_devices():
         print("done")
     """
     assert eight_devices.run(code) == "done\n"
+
+
+_EMBEDDED = """
+    import threading, types
+    import jax, keras, numpy as np
+    from realm_tf.models.bert_encoder import BertEncoder
+    from realm_tf.models.embedder import Embedder
+    from realm_tf.training import devices, index_builder
+
+    number = len(jax.devices())
+    computed = []
+    predict = keras.Model.predict
+
+    def count(model, inputs, *, batch_size, **options):
+        computed.append(len(inputs["token_ids"]))
+        assert batch_size % number == 0
+        return predict(model, inputs, batch_size=batch_size, **options)
+
+    keras.Model.predict = count
+
+    class Blocks:
+        def __len__(self):
+            return 500
+
+        def __getitem__(self, number):
+            return types.SimpleNamespace(title_ids=[7], token_ids=[8] * 12)
+
+        def count_wordpieces(self):
+            return np.full(500, 13)
+
+    def flop(rows):
+        inputs = {name: keras.ops.ones((rows, 16), "int32") for name in names}
+        layout = keras.distribution.distribution()
+        if layout:
+            mesh = layout.device_mesh.backend_mesh
+            split = jax.sharding.PartitionSpec("batch")
+            inputs = jax.device_put(
+                inputs, jax.sharding.NamedSharding(mesh, split)
+            )
+        state = [
+            [variable.value for variable in part]
+            for part in (tower.trainable_variables,
+                         tower.non_trainable_variables)
+        ]
+        step = jax.jit(tower.predict_step).lower(state, inputs).compile()
+        return step.cost_analysis()["flops"]
+
+    names = ("token_ids", "segment_ids", "padding_mask")
+    tower = Embedder(BertEncoder(60, 2, 2, 64, 256))
+    alone = flop(8 * number)
+    with devices.use_all(number):
+        tower = Embedder(BertEncoder(60, 2, 2, 64, 256))
+        shared = flop(8 * number)
+        loaded = types.SimpleNamespace(
+            model=types.SimpleNamespace(block_embedder=tower),
+            tokenizer=types.SimpleNamespace(cls_id=1, sep_id=2, pad_id=0),
+            block_segment_ids=(0, 1),
+        )
+        build = index_builder.builder_in_process(
+            loaded, Blocks(), max_block_length=16
+        )
+        weights = [np.array(each) for each in tower.get_weights()]
+        thread = threading.Thread(
+            target=build, args=(weights, threading.Event())
+        )
+        thread.start()
+        thread.join()
+    print(alone / number / shared * 500 / sum(computed))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [4, 8])
+def test_a_refresh_uses_all_devices(number):
+    """Operations a device that are needed, of those that it computes."""
+    pytest.importorskip("jax")
+    shown = eight_devices.run(_EMBEDDED, number=number)
+    assert 0.9 < float(shown.split()[-1]) <= 1.02
