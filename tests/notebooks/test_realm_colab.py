@@ -38,6 +38,8 @@ SIZES = {
     ],
     "BLOCK_LENGTH": 24,
     "FINETUNE_RECIPE": "tiny",
+    # Of no word that every vocabulary has.
+    "PROBE_ANSWER": [],
 }
 FACTS = """
 print(json.dumps({
@@ -198,6 +200,7 @@ def test_the_question_is_answered_as_the_export_answers(executed):
     notebook, facts, run = executed
     assert facts["answer"] and facts["block_id"] >= 0
     assert f"{facts['answer']}   (confidence " in _output(notebook, "ask")
+    assert "| null |" in _output(notebook, "probe")
     # A model that hardly learned gives blocks of one score, in any order.
     checks = re.fullmatch(
         r"realm-run/saved_model/1: (\d+) of (\d+) checks are ok\n",
