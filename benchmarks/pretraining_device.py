@@ -143,8 +143,15 @@ def _way(args, way, num_builders):
         recipe=_RECIPE,
         set=settings,
         model=args.paths["model"],
-        blocks=args.paths["blocks"],
+        num_blocks=args.num_blocks,
+        topology="gpu",
     )
+    # Before this process takes the device.
+    planned = plan.run()["numbers"]
+    # Operations that checkpointing repeats do not count.
+    needed = dataclasses.replace(
+        plan, set=(*settings, "gradient_checkpointing=false")
+    ).run()["numbers"]
     refresh_every = args.num_steps if num_builders else 0
     with tempfile.TemporaryDirectory(dir=args.output) as directory:
         output = os.path.join(directory, "trained")
@@ -159,19 +166,15 @@ def _way(args, way, num_builders):
     device = jax.devices()[0]
     # CPUs report no memory.
     memory = (device.memory_stats() or {}).get("peak_bytes_in_use", 0)
-    # Operations that checkpointing repeats do not count.
-    needed = dataclasses.replace(
-        plan, set=(*settings, "gradient_checkpointing=false")
-    ).run()
     return {
         "device": device.device_kind,
         **steps.summary(
-            flop=needed.flop,
+            flop=1e12 * needed["TFLOP of products"],
             most=_product(),
             wordpieces=_num_wordpieces(plan.settings),
         ),
         "gigabytes": round(memory / 1e9, 2),
-        "planned_gigabytes": round(plan.run().device_bytes / 1e9, 2),
+        "planned_gigabytes": round(planned["GB together"], 2),
     }
 
 

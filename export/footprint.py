@@ -6,10 +6,8 @@ exports of 200,000 and of 400,000 passages of 116 wordpieces, within 5 %.
 """
 
 from realm_tf.retrieval.scann import Scann
-from realm_tf.training.footprint import FLOAT32
-from realm_tf.training.footprint import Need
-from realm_tf.training.footprint import Sizes
 
+_FLOAT32, _BFLOAT16 = 4, 2
 # Of building an index: bytes of the process, and of ScaNN for each byte of the
 # rows, while it builds and afterwards.
 _PROCESS = 0.5e9
@@ -21,20 +19,22 @@ _EXPORTED_WORDPIECE, _WRITTEN_WORDPIECE = 14.3, 11.9
 _EXPORTED_ROWS = {"brute_force": 0.0, "ivf": 1.05, "scann": 1.15}
 
 
-def index(num_blocks: int, embedding_dim: int, kind: str):
+def index(config: dict, num_blocks: int, *, kind: str, block_length: int):
     """Of `realm index`, on one machine.
 
     Memory is beside the file of the embeddings, which is mapped.
 
     Args:
+        config: dict. Of a model directory.
         num_blocks: int.
-        embedding_dim: int.
         kind: str. One of `retrieval.index.KINDS`.
+        block_length: int. Not read: an index holds no wordpieces.
 
     Returns:
-        `Need`.
+        dict: `memory` and `disk`, what for to bytes.
     """
-    rows = num_blocks * embedding_dim * FLOAT32
+    dim = _embedding_dim(config)
+    rows = num_blocks * dim * _FLOAT32
     memory = {"the process itself": _PROCESS}
     if kind == "ivf":
         memory["rows by partition"] = rows
@@ -44,53 +44,66 @@ def index(num_blocks: int, embedding_dim: int, kind: str):
         memory["parts that are there"] = (
             _SCANN_THERE * rows * (1 - 1 / num_parts)
         )
-    return Need(
-        memory=memory,
-        disk={
-            "embeddings": rows,
-            **_search_state(num_blocks, embedding_dim, kind),
-        },
-        flop=0.0,
-        num_steps=0,
-    )
+    state = _search_state(num_blocks, dim, kind)
+    return {"memory": memory, "disk": {"embeddings": rows, **state}}
 
 
-def export(
-    sizes: Sizes,
-    num_blocks: int,
-    *,
-    kind: str,
-    block_length: int,
-):
+def export(config: dict, num_blocks: int, *, kind: str, block_length: int):
     """Of `realm export`, on one machine, of blocks as long as given.
 
     Args:
-        sizes: `Sizes`.
+        config: dict. Of a model directory.
         num_blocks: int.
         kind: str. Of the index; see `index`.
         block_length: int. Wordpieces.
 
     Returns:
-        `Need`.
+        dict: `memory` and `disk`, what for to bytes.
     """
+    dim = _embedding_dim(config)
     wordpieces = num_blocks * block_length
-    state = _search_state(num_blocks, sizes.embedding_dim, kind)
-    rows = num_blocks * sizes.embedding_dim * FLOAT32
-    towers = 1 if sizes.share_embedders else 2
-    weights = towers * sizes.tower_weights + sizes.encoder_weights
+    rows = num_blocks * dim * _FLOAT32
+    parts = ["query_embedder", "block_embedder", "reader"]
+    if config["share_embedders"]:
+        parts.remove("block_embedder")
+    weights = _BFLOAT16 * sum(
+        _num_weights(**config[part]["encoder"]) for part in parts
+    )
     memory = {
         "the process itself": _EXPORTING,
-        "towers and reader": weights * sizes.value_bytes,
+        "towers and reader": weights,
         "texts and wordpieces": wordpieces * _EXPORTED_WORDPIECE,
         "search": rows * _EXPORTED_ROWS[kind],
     }
     disk = {
-        "towers and reader": weights * sizes.value_bytes,
+        "towers and reader": weights,
         "embeddings": rows,
-        **state,
+        **_search_state(num_blocks, dim, kind),
         "texts and wordpieces": wordpieces * _WRITTEN_WORDPIECE,
     }
-    return Need(memory=memory, disk=disk, flop=0.0, num_steps=0)
+    return {"memory": memory, "disk": disk}
+
+
+def _embedding_dim(config):
+    tower = config["query_embedder"]
+    return tower["projection_dim"] or tower["encoder"]["hidden_dim"]
+
+
+def _num_weights(
+    *,
+    vocabulary_size,
+    num_layers,
+    hidden_dim,
+    intermediate_dim,
+    max_sequence_length=512,
+    **_,
+):
+    """Of an encoder with its pooler."""
+    products = 4 * hidden_dim**2 + 2 * hidden_dim * intermediate_dim
+    layer = products + 9 * hidden_dim + intermediate_dim
+    # Two segments, gain and bias of the norm; the pooler, its bias.
+    rows = vocabulary_size + max_sequence_length + 4 + hidden_dim + 1
+    return rows * hidden_dim + num_layers * layer
 
 
 def _search_state(num_blocks, embedding_dim, kind):

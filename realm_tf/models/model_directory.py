@@ -173,7 +173,7 @@ def load(
     if precision:
         policy = computing_in(precision, for_training=for_training)
     with _described(directory), policy:
-        model = (_BlockTower if only_block_tower else _make)(config)
+        model = (_BlockTower if only_block_tower else make)(config)
         segment_ids = tuple(config["block_segment_ids"])
         tokenizer = Tokenizer.from_file(
             directory.vocabulary, lowercase=bool(config["lowercase"])
@@ -217,8 +217,12 @@ def _described(directory):
         ) from error
 
 
-def _make(config):
-    """`OpenQa` of a configuration, with new weights."""
+def make(config: dict) -> OpenQa:
+    """The model of a configuration, with new weights.
+
+    Args:
+        config: dict. Of a model directory.
+    """
     query_embedder = _part(Embedder, config["query_embedder"])
     block_embedder = (
         query_embedder

@@ -5,7 +5,7 @@ import contextlib
 from realm_tf.errors import InputError
 
 
-def use_all(batch_size: int):
+def use_all(batch_size: int, devices=None):
     """Spreads every batch over all devices, of all processes (JAX).
 
     A model made inside holds its weights on each of them, and each works on
@@ -15,15 +15,16 @@ def use_all(batch_size: int):
 
     Args:
         batch_size: int. Rows of a batch.
+        devices: list of `jax.Device`. Defaults to `None`: those that are there.
 
     Raises:
         InputError: if the devices cannot share a batch evenly.
     """
     import keras
 
-    devices = []
-    if keras.backend.backend() == "jax":
-        devices = keras.distribution.list_devices()
+    if keras.backend.backend() != "jax":
+        return contextlib.nullcontext()
+    devices = devices or keras.distribution.list_devices()
     if len(devices) < 2:
         return contextlib.nullcontext()
     if batch_size % len(devices):

@@ -147,16 +147,18 @@ def compile_trainer(
     import keras
 
     from realm_tf.models import cpu_operations
+    from realm_tf.models.precision import with_values
     from realm_tf.training import optimizers
 
-    optimizer = optimizers.BertAdamW(
-        optimizers.LinearWarmupAndDecay(settings.learning_rate, num_steps),
-        bias_correction=settings.bias_correction,
-        # Keras takes no 1.
-        gradient_accumulation_steps=settings.gradient_accumulation_steps
-        if settings.gradient_accumulation_steps > 1
-        else None,
-    )
+    with with_values():
+        optimizer = optimizers.BertAdamW(
+            optimizers.LinearWarmupAndDecay(settings.learning_rate, num_steps),
+            bias_correction=settings.bias_correction,
+            # Keras takes no 1.
+            gradient_accumulation_steps=settings.gradient_accumulation_steps
+            if settings.gradient_accumulation_steps > 1
+            else None,
+        )
     # TensorFlow traces a step that makes variables twice.
     optimizer.build(trainer.trainable_variables)
     trainer.compile(

@@ -1,49 +1,136 @@
-import dataclasses
+import importlib.util
 import json
-import shutil
 
 import pytest
+import python_code
 
 from realm_tf import cli
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.export import footprint
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.operations import plan
 from realm_tf.operations.plan import Plan
-from realm_tf.training.footprint import Sizes
+
+_SIZES = {
+    "num_layers": 2,
+    "hidden_dim": 32,
+    "num_heads": 2,
+    "intermediate_dim": 64,
+    "vocabulary_size": 100,
+}
+_MINILM = {
+    "num_layers": 6,
+    "hidden_dim": 384,
+    "intermediate_dim": 1536,
+    "vocabulary_size": 30_522,
+}
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX compiles steps"
+)
+needs_libtpu = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None,
+    reason="the TPU's compiler is not installed: pip install 'realm-tf[tpu]'",
+)
 
 
-def test_a_training_that_does_not_fit(capsys):
-    assert cli.main(["plan", "pretrain", "--num-devices", "16"]) == 1
-    *_, told = capsys.readouterr().out.splitlines()
-    assert told.startswith("It does not fit: ")
-    assert "GB of 72.0; add --set gradient_checkpointing=true" in told
-    # As many examples, for as many changes of the weights.
-    changes = ["batch_size=256", "gradient_accumulation_steps=2"]
-    changes += ["num_steps=400000", "refresh_every=1000"]
-    plan = Plan(what="pretrain", num_devices=16, set=changes)
-    need = plan.run()
-    assert plan.status(need) == 0 and "It does not" not in plan.report(need)
-    assert need.flop * need.num_steps == pytest.approx(
-        Plan(what="pretrain").run().flop * 200_000
+def _config(encoder, projection_dim=None):
+    tower = {"encoder": encoder, "projection_dim": projection_dim}
+    return {
+        "query_embedder": tower,
+        "block_embedder": tower,
+        "share_embedders": True,
+        "reader": {"encoder": encoder},
+    }
+
+
+@needs_jax
+def test_blocks_embedded_on_two_devices(model_dir, capsys):
+    given = ["--model", model_dir, "--recipe", "tiny", "--num-blocks", "600"]
+    assert cli.main(["plan", "embed", "--topology", "cpu:2", *given]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("embed, recipe tiny, 600 blocks, batch_size 256, 2")
+    assert "GB together" in told and "does not fit" not in told
+
+
+@needs_jax
+@pytest.mark.slow
+def test_steps_need_what_their_sizes_say(model_dir):
+    def numbers(what, devices=1, num_blocks=4001, **changes):
+        return Plan(
+            what=what,
+            recipe="tiny",
+            model=model_dir,
+            num_blocks=num_blocks,
+            topology=f"cpu:{devices}",
+            set=[f"{name}={value}" for name, value in changes.items()],
+        ).run()["numbers"]
+
+    product = "TFLOP of products"
+    one, four = (numbers("pretrain", n, batch_size=8) for n in (1, 4))
+    # The null block, alone, is each device's.
+    assert four[product] == pytest.approx(one[product] / 4, rel=0.05)
+    assert "GB of all-reduce (in a loop: of one pass)" in four
+    double = numbers("pretrain", 4, batch_size=16)
+    assert double[product] == pytest.approx(2 * four[product], rel=0.05)
+    # Tables of blocks are shared by rows.
+    more = numbers("pretrain", 4, num_blocks=40_001, batch_size=8)
+    table = more["GB of arguments"] - four["GB of arguments"]
+    dim = Model(model_dir).config["query_embedder"]["projection_dim"]
+    rows = 4 * dim + 2 * (24 + 24) + 2 + 2 + 4
+    assert table * 1e9 == pytest.approx(36_000 / 4 * rows, rel=0.02)
+    assert numbers("ict", batch_size=8)[product] < one[product]
+    assert numbers("finetune", devices=4)["GB of temporaries"] > 0
+
+
+_ON_TPU = """
+    import json, sys
+    from realm_tf.configs import pretrain
+    from realm_tf.training import step_costs
+
+    config, recipe, changes = json.loads(sys.argv[1])
+    found = step_costs.costs(
+        step_costs.STEPS["pretrain"][0],
+        pretrain.RECIPES[recipe].parse(changes),
+        config,
+        4000,
+        step_costs.devices_of("v5e:2x2"),
     )
+    print(json.dumps(found))
+"""
 
 
-def test_sizes_of_a_model(model_dir):
-    given = Plan(what="pretrain", model=model_dir, num_blocks=12)
-    assert ", 12 blocks, 1 x h100" in given.report(given.run())
-    paper = dataclasses.replace(given, model=None)
-    small, large = given.run(), paper.run()
-    assert small.memory["weights"] < large.memory["weights"] / 100
-    assert small.flop < large.flop / 100
+@needs_libtpu
+@needs_jax
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe, changes",
+    [
+        ("paper", ["batch_size=8", "gradient_checkpointing=true"]),
+        # The notebook's, for two layers.
+        ("wiki-small", ["batch_size=32", "num_frozen_layers=1"]),
+    ],
+)
+def test_the_compiler_of_tpus_takes_a_step(model_dir, recipe, changes):
+    """It refuses shapes that are not known, and calls of the host."""
+    config = dict(Model(model_dir).config)
+    encoder = {**_SIZES, "vocabulary_size": 30_522}
+    for part in ("query_embedder", "block_embedder", "reader"):
+        config[part] = {**config[part], "encoder": encoder}
+    environment, _ = plan.environment_of("v5e:2x2")
+    task = json.dumps([config, recipe, changes])
+    printed = python_code.run(_ON_TPU, task, **environment)
+    numbers, refused = json.loads(printed.splitlines()[-1])
+    assert not refused and numbers["GB of code"] < 0.2
 
 
 @pytest.mark.parametrize("what, least", [("index", 16), ("export", 70)])
 def test_a_machine_that_is_too_small(what, least):
     for host_memory, status in ((least, 1), (2 * least, 0)):
-        plan = Plan(what=what, host_memory=host_memory)
-        need = plan.run()
-        assert plan.status(need) == status
-        told = plan.report(need)
+        given = Plan(what=what, host_memory=host_memory)
+        need = given.run()
+        assert given.status(need) == status
+        told = given.report(need)
         assert f"a machine of {host_memory:g} GB" in told
         assert told.endswith("with more memory.") == bool(status)
 
@@ -60,8 +147,9 @@ def test_a_machine_that_is_too_small(what, least):
     ],
 )
 def test_indices_had_as_much(kind, num_blocks, embedding_dim, gigabytes):
-    need = footprint.index(num_blocks, embedding_dim, kind)
-    assert need.device_bytes / 1e9 == pytest.approx(
+    config = _config(_MINILM, embedding_dim)
+    need = footprint.index(config, num_blocks, kind=kind, block_length=64)
+    assert sum(need["memory"].values()) / 1e9 == pytest.approx(
         gigabytes, rel=0.12, abs=0.11
     )
 
@@ -76,39 +164,31 @@ def test_indices_had_as_much(kind, num_blocks, embedding_dim, gigabytes):
     ],
 )
 def test_exports_had_as_much(kind, memory, disk):
-    minilm = Sizes(
-        num_layers=6,
-        hidden_dim=384,
-        num_heads=12,
-        intermediate_dim=1536,
-        embedding_dim=384,
-        value_bytes=2,
-    )
-    need = footprint.export(minilm, 400_000, kind=kind, block_length=115.7)
-    assert need.device_bytes / 1e9 == pytest.approx(memory, rel=0.05)
-    assert sum(need.disk.values()) / 1e9 == pytest.approx(disk, rel=0.05)
+    config = _config(_MINILM)
+    need = footprint.export(config, 400_000, kind=kind, block_length=115.7)
+    assert sum(need["memory"].values()) / 1e9 == pytest.approx(memory, rel=0.05)
+    assert sum(need["disk"].values()) / 1e9 == pytest.approx(disk, rel=0.05)
 
 
-def test_two_towers_are_counted_twice(model_dir, tmp_path):
-    config = Model(model_dir).config
-    assert config["share_embedders"]
-    two = tmp_path / "two"
-    shutil.copytree(model_dir, two)
-    path = two / "config.json"
-    path.write_text(json.dumps({**config, "share_embedders": False}))
-    one, more = (
-        Plan(what="pretrain", model=each, num_blocks=9)
-        for each in (model_dir, two)
+def test_weights_of_an_export_are_those_of_the_encoder():
+    one = footprint.export(
+        _config(_SIZES), 9, kind="brute_force", block_length=8
     )
-    tower = 2 * 4 * one._sizes().tower_weights
-    assert more.run().memory["AdamW"] == one.run().memory["AdamW"] + tower
+    two = footprint.export(
+        {**_config(_SIZES), "share_embedders": False},
+        9,
+        kind="brute_force",
+        block_length=8,
+    )
+    weights = 2 * BertEncoder(**_SIZES).count_params()
+    assert one["memory"]["towers and reader"] == 2 * weights
+    assert two["memory"]["towers and reader"] == 3 * weights
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"num_devices": 7}, "7 devices share each batch: .* 512"),
-        ({"recipe": "huge"}, "--recipe must be one of paper, wiki-small"),
+        ({"recipe": "huge"}, "--recipe of `realm plan pretrain` must be one"),
         ({"set": ["steps=3"]}, "--set steps=3: expected NAME=VALUE"),
         (
             {"what": "index", "set": ["seed=1"]},
@@ -122,8 +202,21 @@ def test_two_towers_are_counted_twice(model_dir, tmp_path):
             {"host_memory": 1.0},
             "--host-memory is not for `realm plan pretrain`",
         ),
+        ({"topology": "v9:2x2"}, "--topology v9:2x2: expected cpu:NUMBER"),
+        ({"topology": "cpu:0"}, "--topology cpu:0: expected cpu:NUMBER"),
     ],
 )
 def test_mistakes(arguments, message):
     with pytest.raises(InputError, match=message):
         Plan(**{"what": "pretrain", **arguments}).run()
+
+
+def test_without_the_compiler_of_tpus(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n: n != "libtpu" and find(n) or None
+    )
+    with pytest.raises(
+        InputError, match=r"run `pip install 'realm-tf\[tpu\]'`"
+    ):
+        Plan(what="ict", topology="v5e:2x2").run()
