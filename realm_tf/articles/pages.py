@@ -370,12 +370,13 @@ def _opened(path):
         return
     # Opening a FIFO would wait for somebody who writes into it.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise Unreadable(
+            f"{path} cannot be read (no regular file): expected a file, no "
+            "device, pipe or folder."
+        )
     with open(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise Unreadable(
-                f"{path} cannot be read (no regular file): expected a file, no "
-                "device, pipe or folder."
-            )
         yield file
 
 
@@ -385,7 +386,7 @@ def in_archive(path: str) -> tuple[str, str]:
     >>> in_archive("a/b.zip/c/d.md"), in_archive("a/b.md")
     (('a/b.zip', 'c/d.md'), ('a/b.md', ''))
     """
-    found = _IN_ARCHIVE.fullmatch(path)
+    found = _IN_ARCHIVE.fullmatch(str(path))
     is_one = found and not Path(found[1]).is_dir()
     return found.groups() if is_one else (path, "")
 

@@ -20,7 +20,7 @@ from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.errors import InputError
 
-# Of the documents of a source: what may go unasked (the issue of this rule).
+# Of the documents of a source: the share that may go unasked (our choice).
 _MOST_REMOVED = 0.2
 ALL = "all"
 # Of the changes that are listed, each kind.

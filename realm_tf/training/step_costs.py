@@ -56,11 +56,11 @@ _PEAKS = {
     "NVIDIA H100 80GB HBM3": (989, 3350),
     "NVIDIA H200": (989, 4800),
 }
-# [CLS], [SEP] and their like: any numbers give the same step.
 TFLOP = "TFLOP of products"
 TRAFFIC = "GB read and written, by products and for weights"
 PEAK = "GB together"
 _TEXT = ("token_ids", "segment_ids", "padding_mask")
+# Any numbers give the same step.
 _IDS = {"cls_id": 101, "sep_id": 102, "pad_id": 0}
 
 
