@@ -28,7 +28,11 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+# Its text may be an image.
+_LINK = re.compile(
+    r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]"
+    r"\((?!https?:|#)([^)#]+)(#[^)]*)?\)"
+)
 
 
 def on_files(files, config):
