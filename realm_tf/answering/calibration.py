@@ -18,7 +18,6 @@ import dataclasses
 import math
 
 import numpy as np
-import scipy.special
 
 from realm_tf.answering.relevance_weight import AS_LEARNED
 from realm_tf.artifacts import matching
@@ -65,7 +64,8 @@ class Calibration:
         Args:
             score: float or array. The reader's, of the answer.
         """
-        return scipy.special.expit(self.bias + self.weight * np.asarray(score))
+        log_odds = self.bias + self.weight * np.asarray(score)
+        return np.exp(-np.logaddexp(0, -log_odds))
 
 
 def choose(prediction, *, fitted: Calibration | None = None):
