@@ -114,21 +114,6 @@ def test_what_has_changed_since_an_interruption_is_made_again(
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
 
-def test_a_file_that_is_missing_is_made_again(
-    tmp_path, vocab, inputs, small_parts, monkeypatch
-):
-    expected = str(tmp_path / "expected")
-    output = str(tmp_path / "out")
-    chunk(inputs, expected, vocab, per_shard=4)
-    _interrupted(monkeypatch, inputs, output, vocab)
-    os.remove(sorted(glob.glob(f"{output}.partial/parts-*/*"))[2])
-    os.remove(sorted(glob.glob(f"{output}.partial/blocks-*"))[0])
-    metadata = chunk(inputs, output, vocab, per_shard=4)
-
-    assert metadata["counts"]["pages_read"] == 11
-    assert shard_bytes(output) == shard_bytes(expected)
-
-
 @pytest.mark.parametrize(
     "where",
     [

@@ -1,6 +1,5 @@
 import functools
 import os
-import uuid
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from one_row import one_row
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
-from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
@@ -123,46 +121,6 @@ def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
         len(np.load(f"{embeddings_dir}/{name}")) for name in metadata["shards"]
     ]
     assert sizes == [5, 5, 1]
-
-
-def _fail_after(monkeypatch, num_shards, error):
-    """Lets so many shards be written; Beam decides which."""
-    save = np.save
-    written = []
-
-    def save_or_fail(file, rows, **options):
-        if len(written) == num_shards:
-            raise error
-        written.append(rows)
-        save(file, rows, **options)
-
-    monkeypatch.setattr(np, "save", save_or_fail)
-
-
-def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
-    root = f"memory://{uuid.uuid4()}"
-    blocks, output = f"{root}/blocks", f"{root}/embeddings"
-    for name in os.listdir(blocks_dir):
-        # What another test's opening keeps is a directory.
-        if os.path.isfile(f"{blocks_dir}/{name}"):
-            Path(f"{blocks}/{name}").upload(f"{blocks_dir}/{name}")
-    with monkeypatch.context() as patch:
-        _fail_after(patch, 2, RuntimeError("network"))
-        with pytest.raises(RuntimeError, match="network"):
-            Embed(
-                model=model_dir, blocks=blocks, output=output, rows_per_shard=3
-            ).run()
-    assert not artifact.is_complete(output)
-    counts = (
-        Embed(model=model_dir, blocks=blocks, output=output, rows_per_shard=3)
-        .run()
-        .counts
-    )
-    assert counts["shards_skipped"] == 2
-    _, expected = _embed(
-        model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
-    )
-    np.testing.assert_array_equal(Embeddings(output).read(), expected)
 
 
 def test_what_does_not_belong_together(tmp_path, model_dir, blocks_dir):
