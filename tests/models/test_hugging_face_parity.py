@@ -86,37 +86,6 @@ def embedder(open_qa_goldens):
     return embedder
 
 
-def test_span_scores_are_the_peers(reader, reader_goldens):
-    goldens = reader_goldens
-    logits = np.asarray(
-        reader(
-            {
-                "token_ids": goldens["in/input_ids"],
-                "segment_ids": goldens["in/token_type_ids"],
-                "padding_mask": goldens["in/attention_mask"],
-            }
-        )
-    )
-    starts = goldens["out/candidate_starts"]
-    ends = goldens["out/candidate_ends"]
-    num_read = len(logits)
-    scores = (
-        logits[:, starts, ends - starts]
-        + goldens["in/relevance_score"][:num_read, None]
-    )
-    # Both ends inside the block.
-    block_mask = goldens["in/block_mask"][:num_read]
-    allowed = block_mask[:, starts] & block_mask[:, ends]
-    np.testing.assert_allclose(
-        scores[allowed], goldens["out/span_logits"][allowed], **TOLERANCE
-    )
-    masked = np.where(allowed, scores, -np.inf)
-    block, span = np.unravel_index(masked.argmax(), masked.shape)
-    assert block == goldens["out/block_idx"]
-    assert starts[span] == goldens["out/start_pos"][0]
-    assert ends[span] == goldens["out/end_pos"][0]
-
-
 def _retrieve_and_read(reader, embedder, goldens, case):
     """8 blocks in the loss, 5 read; the peer's joined inputs give bodies."""
     num_blocks = len(goldens["block_emb"])
