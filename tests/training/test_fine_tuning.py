@@ -1,15 +1,12 @@
 """Fine-tuning end to end on the tiny world, with a model of one layer."""
 
 import os
-import shlex
 import shutil
 
-import keras
 import pytest
 import training_runs
 from fine_tuning_runs import operation
 
-from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
@@ -26,21 +23,6 @@ def tuned(open_qa_world):
     return operation(
         open_qa_world, open_qa_world["root"] / "tuned", *ONE_BATCH
     ).run(verbose=0)
-
-
-@pytest.mark.slow
-def test_the_same_seed_makes_the_same_model(open_qa_world, tuned, capsys):
-    again = operation(
-        open_qa_world, open_qa_world["root"] / "again", *ONE_BATCH
-    )
-    # Whatever was drawn before.
-    keras.utils.set_random_seed(77)
-    assert cli.main(shlex.split(again.command_line())[1:]) == 0
-    assert f"{again.output}: " in capsys.readouterr().out
-    first, second = map(model_directory.load, (tuned, again.result))
-    assert second.metadata["history"] == first.metadata["history"]
-    assert not training_runs.moved(first.model, second.model)
-    assert again.result.fingerprint == tuned.fingerprint
 
 
 def test_query_tower_and_reader_move_and_block_tower_not(open_qa_world, tuned):
