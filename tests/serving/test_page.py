@@ -14,6 +14,7 @@ from page_site import WRONG
 from page_site import Documents
 from page_site import Servable
 from page_site import ask
+from page_site import found
 from page_site import go
 from page_site import serving
 from page_site import texts
@@ -136,7 +137,48 @@ def test_markup_is_text(page, site):
     assert page.locator("img").count() == 0
 
 
-def test_errors_are_told_in_the_servers_words(page, servable):
+# The last two sentences are equal; the answer is in the last.
+TEXT = "\U0001f600 One sat. He sat. He sat."
+LAST = {"start": 19, "limit": 21, "answer_sentence": "He sat."}
+
+
+@pytest.mark.parametrize(
+    "answer, text, more, html",
+    [
+        ("He", TEXT, LAST, "<mark>He</mark> sat."),
+        (
+            *("One", TEXT, {"answer_sentence": "\U0001f600 One sat."}),
+            "\U0001f600 <mark>One</mark> sat.",
+        ),
+        (
+            *("He", TEXT, {**LAST, "answered": False}),
+            '<span class="remark">The documents do not seem to say this. '
+            "The closest is:</span><mark>He</mark> sat.",
+        ),
+        # All of the sentence answers.
+        (
+            *("He sat.", TEXT, {**LAST, "limit": 26, "is_sentence": True}),
+            "He sat.",
+        ),
+        # Offsets are those of what is escaped.
+        (
+            *("\u202eb", "\x1b[\u202eb.", {"answer_sentence": "\x1b[\u202eb."}),
+            r"\u001b[<mark>\u202eb</mark>.",
+        ),
+    ],
+)
+def test_the_sentence_is_shown_with_answer_marked(
+    page, site, monkeypatch, answer, text, more, html
+):
+    shown = found(answer, text, title="t", **more)
+    monkeypatch.setitem(ANSWERS, "asked", shown)
+    ask(page, site, "asked")
+    assert page.inner_html(".answer") == html
+    classes = page.get_attribute(".answer", "class").split()
+    assert ("none" in classes) == ("remark" in html)
+
+
+def test_errors_are_told_in_the_servers_words(page, servable, monkeypatch):
     with serving(servable) as site:
         go(page, site, "unheard of")
         page.wait_for_selector("#problem")
@@ -144,12 +186,9 @@ def test_errors_are_told_in_the_servers_words(page, servable):
             "The server did not answer (status 503)."
         )
         assert page.inner_text("#problem-words") == WRONG
-        ANSWERS["unheard of"] = ANSWERS[EVIL]
-        try:
-            page.click("#retry")
-            page.wait_for_selector("#result")
-        finally:
-            del ANSWERS["unheard of"]
+        monkeypatch.setitem(ANSWERS, "unheard of", ANSWERS[EVIL])
+        page.click("#retry")
+        page.wait_for_selector("#result")
         assert page.is_hidden("#problem")
         page.wait_for_load_state("networkidle")
     page.press("#question", "Enter")
