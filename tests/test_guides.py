@@ -14,7 +14,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import time
 import urllib.request
 
 import pytest
+from engine_processes import free_port
 
 import realm_tf as realm
 from realm_tf import cli
@@ -105,9 +105,7 @@ class Shell:
 
     def _free_port(self, port):
         if port not in self._ports:
-            with socket.socket() as taken:
-                taken.bind(("127.0.0.1", 0))
-                self._ports[port] = str(taken.getsockname()[1])
+            self._ports[port] = str(free_port())
         return self._ports[port]
 
     def _serve(self, words):

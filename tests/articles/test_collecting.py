@@ -5,6 +5,7 @@ import io
 import os
 import zipfile
 
+import live_corpora
 import pytest
 from small_pdf import small_pdf
 
@@ -28,13 +29,8 @@ def write(tmp_path):
     """A function that writes a file below `docs` and gives its path."""
 
     def write(name, content=LEAVE):
-        path = tmp_path / "docs" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        else:
-            path.write_text(content)
-        return str(path)
+        live_corpora.write(tmp_path / "docs", {name: content})
+        return str(tmp_path / "docs" / name)
 
     return write
 

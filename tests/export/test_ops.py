@@ -2,10 +2,9 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
+import python_code
 import tensorflow as tf
 from graph_ops import op_names
 from tensorflow.core.protobuf import config_pb2
@@ -33,18 +32,9 @@ def ops(exported):
 @pytest.fixture(scope="module")
 def registered(ops):
     """The ops that TensorFlow has, and those that tensorflow_text adds."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            _REGISTERED,
-            json.dumps(sorted(set.union(*ops.values()))),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return map(set, json.loads(done.stdout.strip().splitlines()[-1]))
+    names = json.dumps(sorted(set.union(*ops.values())))
+    printed = python_code.run(_REGISTERED, names)
+    return map(set, json.loads(printed.splitlines()[-1]))
 
 
 def test_what_each_kind_of_export_needs(ops, registered):

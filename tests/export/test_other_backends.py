@@ -1,11 +1,9 @@
 """An export from another Keras backend is the same op-free graph."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+import python_code
 from graph_ops import op_names
 
 from realm_tf.errors import InputError
@@ -47,14 +45,10 @@ def test_jax_answers_what_its_export_answers(
 ):
     base = str(tmp_path / "base")
     index = request.getfixturevalue(f"{kind}_index_dir")
-    done = subprocess.run(
-        [sys.executable, "-c", _WITH_JAX, model_dir, blocks_dir, index, base],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+    printed = python_code.run(
+        *(_WITH_JAX, model_dir, blocks_dir, index, base), KERAS_BACKEND="jax"
     )
-    wanted = json.loads(done.stdout.splitlines()[-1])
+    wanted = json.loads(printed.splitlines()[-1])
     found = Ask(question=QUESTIONS, saved_model=base).run()
     for view, (answer, score, candidates) in zip(found, wanted, strict=True):
         assert view.answer.answer == answer != ""

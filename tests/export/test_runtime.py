@@ -1,14 +1,13 @@
 """The runtime of SavedModels: TensorFlow's C API, and Python's session."""
 
 import shutil
-import subprocess
-import sys
 import threading
 from concurrent import futures
 
 import hypothesis
 import numpy as np
 import pytest
+import python_code
 import tensorflow as tf
 from file_gate import wait_for_file
 from hypothesis import strategies as st
@@ -304,12 +303,6 @@ print(tf.saved_model.load(sys.argv[2]).signatures["ask"](tf.constant([0])))
 @pytest.mark.slow
 def test_a_process_runs_it_before_tensorflow_and_beside_it(exports):
     folder = str(c_session.__file__).rpartition("/")[0]
-    done = subprocess.run(
-        [sys.executable, "-c", _FRESH, folder, str(exports / "1")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:2] == ["[b'text 1']", "[b'abc']"]
-    assert "text 1" in done.stdout.splitlines()[-1]
+    lines = python_code.run(_FRESH, folder, str(exports / "1")).splitlines()
+    assert lines[:2] == ["[b'text 1']", "[b'abc']"]
+    assert "text 1" in lines[-1]

@@ -14,6 +14,13 @@ from realm_tf.serving.servable import SavedModelServable
 QUESTION = "Who wrote Frankenstein?"
 
 
+@pytest.fixture(params=["--server", "--saved-model"])
+def where(request, running, saved_model):
+    """The option that says who answers, and its value."""
+    servers = {"--server": running.target, "--saved-model": saved_model}
+    return request.param, servers[request.param]
+
+
 @pytest.fixture(scope="module")
 def model(saved_model):
     with SavedModelServable(saved_model) as model:
@@ -38,11 +45,8 @@ def test_local_model_answers_as_the_server(model, running):
     assert answers[0].answer.answer == "Mary Shelley"
 
 
-@pytest.mark.parametrize("source", ["server", "saved_model"])
-def test_ask_prints_the_answer(source, running, saved_model, capsys):
-    where = {"server": running.target, "saved_model": saved_model}[source]
-    option = f"--{source.replace('_', '-')}"
-    assert cli.main(["ask", option, where, QUESTION, "where?"]) == 0
+def test_ask_prints_the_answer(where, capsys):
+    assert cli.main(["ask", *where, QUESTION, "where?"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert lines[:2] == [
         f"Q: {QUESTION}",
@@ -64,30 +68,22 @@ print({"tensorflow", "keras", "numpy"} & set(sys.modules))
 """
 
 
-@pytest.mark.parametrize(
-    "source, imported", [("server", "set()"), ("saved_model", "{'numpy'}")]
-)
-def test_asking_and_serving_import_no_tensorflow(
-    source, imported, running, saved_model
-):
-    where = {"server": running.target, "saved_model": saved_model}[source]
-    option = f"--{source.replace('_', '-')}"
+def test_asking_and_serving_import_no_tensorflow(where):
     done = subprocess.run(
-        [sys.executable, "-c", _PROCESS, option, where, QUESTION],
+        [sys.executable, "-c", _PROCESS, *where, QUESTION],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "A: Mary Shelley" in done.stdout
+    imported = {"--server": "set()", "--saved-model": "{'numpy'}"}[where[0]]
     assert done.stdout.endswith(f"\n{imported}\n")
     # Nor does TensorFlow's log reach the terminal.
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("source", ["server", "saved_model"])
-def test_file_is_answered(source, running, saved_model, rows, tmp_path, capsys):
-    where = {"server": running.target, "saved_model": saved_model}[source]
+def test_file_is_answered(where, rows, tmp_path, capsys):
     questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     records = [
         {"question": QUESTION, "answer": ["Mary Shelley"], "note": "é\u2028"},
@@ -98,9 +94,8 @@ def test_file_is_answered(source, running, saved_model, rows, tmp_path, capsys):
     questions.write_text(
         "\n\n".join(json.dumps(r, ensure_ascii=False) for r in records) + "\n"
     )
-    option = f"--{source.replace('_', '-')}"
     arguments = ["--questions", str(questions), "--output", str(output)]
-    assert cli.main(["ask", option, where, *arguments]) == 0
+    assert cli.main(["ask", *where, *arguments]) == 0
     assert capsys.readouterr().out == f"{output}: 32 questions answered\n"
     lines = [json.loads(line) for line in output.read_text().split("\n")[:-1]]
     assert lines[0] == {
@@ -120,7 +115,7 @@ def test_file_is_answered(source, running, saved_model, rows, tmp_path, capsys):
     assert lines[30]["id"] == 29
     assert lines[31]["text"] == rows["text"][1]
     # Nothing is overwritten.
-    assert "exists already" in fails(capsys, option, where, *arguments)
+    assert "exists already" in fails(capsys, *where, *arguments)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """The Python client, before a real server and before a scripted one."""
 
-import pathlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 
 import grpc
 import numpy as np
 import pytest
+import python_code
 from scripted_server import Script
 from scripted_server import echo
 from tensorflow_serving.apis import predict_pb2
@@ -25,7 +23,6 @@ from realm_tf.serving.client import to_answers
 from realm_tf.serving.client import wire
 from realm_tf.serving.tensors import encode_tensor
 
-ROOT = pathlib.Path(__file__).parents[2]
 KEY = "0123456789abcdef-secret"
 
 
@@ -106,14 +103,7 @@ print(*sorted(name.partition("realm_tf.")[2] for name in ours))
 def test_needs_no_tensorflow(running):
     blocked = ("tensorflow", "tensorflow_serving", "keras", "numpy", "rich")
     script = SCRIPT.format(blocked=blocked, target=running.target)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    answer, modules = done.stdout.splitlines() or [done.stderr, ""]
+    answer, modules = python_code.run(script).splitlines()
     assert answer == "Mary Shelley"
     assert set(modules.split()) == {
         *("answering", "answering.answer", "errors", "export"),

@@ -2,11 +2,11 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
+from engine_processes import free_port
 
 from realm_tf.training import hosts
 from realm_tf.training.training_log import read_log
@@ -72,9 +72,7 @@ def given(model_dir, blocks_dir, annotated_dir, brute_force_index_dir):
 
 def _run(given, output, *, num_processes, num_devices, stop_after=None):
     """What each process prints: how many they are, their devices, kills."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     processes = []
     for number in range(num_processes):
         environment = {
