@@ -7,7 +7,6 @@ import io
 import os
 import pathlib
 import random
-import shutil
 import tempfile
 
 import backends
@@ -56,18 +55,18 @@ def _edit(draw, root):
 
 @contextlib.contextmanager
 def _absent(draw, root, patch):
-    """Yields the label of a source that cannot be read meanwhile."""
-    kind = draw.choice(("vanished", "link", "folder", "file", "disk", "mount"))
-    top = root / "docs"
-    away = root / "away"
-    real_open, real_scandir = open, os.scandir
-    error = PermissionError(errno.EACCES, "Permission denied")
+    """Yields the label of a source that cannot be read meanwhile.
+
+    More of what can be absent: `test_what_is_absent_is_not_removed`.
+    """
+    kind = draw.choice(("vanished", "file", "disk"))
+    top, away = root / "docs", root / "away"
+    real_open = open
 
     def fail(*_):
-        raise error
-
-    def scandir(path):
-        return fail() if str(path) == str(top / "sub") else real_scandir(path)
+        if kind == "disk":
+            raise OSError(errno.EIO, "Input/output error")
+        raise PermissionError(errno.EACCES, "Permission denied")
 
     def opened(path, *arguments, **options):
         if str(path) != str(top / "keep.md"):
@@ -78,27 +77,13 @@ def _absent(draw, root, patch):
         file.read = fail
         return file
 
+    if kind == "vanished":
+        top.rename(away)
     with patch.context() as patch:
-        if kind in ("vanished", "mount"):
-            top.rename(away)
-        if kind == "mount":
-            # It was one at the last sync.
-            patch.setattr(os.path, "ismount", lambda path: False)
-            top.mkdir()
-        elif kind == "link":
-            (top / "link.md").symlink_to("nothing.md")
-        elif kind == "folder":
-            (top / "sub").mkdir(exist_ok=True)
-            patch.setattr(os, "scandir", scandir)
-        elif kind in ("file", "disk"):
-            if kind == "disk":
-                error = OSError(errno.EIO, "Input/output error")
-            patch.setattr(collecting, "open", opened, raising=False)
+        patch.setattr(collecting, "open", opened, raising=False)
         yield "docs"
-    if away.exists():
-        shutil.rmtree(top, ignore_errors=True)
+    if kind == "vanished":
         away.rename(top)
-    (top / "link.md").unlink(missing_ok=True)
 
 
 def _texts(corpus):
@@ -131,10 +116,6 @@ def test_any_edits_equal_a_corpus_made_from_nothing(
         text = f"---\ntags: x\n---\nIt is in {name}."
         live_corpora.write(tmp_path / name, {"keep.md": text})
     _edit(draw, tmp_path)
-    top = str(tmp_path / "docs")
-    monkeypatch.setattr(
-        os.path, "ismount", lambda path: os.path.normpath(path) == top
-    )
 
     def create(output):
         return realm.CreateCorpus(

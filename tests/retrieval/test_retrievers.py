@@ -1,4 +1,4 @@
-"""Each retriever against a recomputation on the tiny world."""
+"""The hybrid against a recomputation; test_predict.py has the dense one."""
 
 import numpy as np
 import pytest
@@ -35,21 +35,6 @@ def queries(corpus):
         inputs = one_row(query_wordpieces(question, corpus.loaded.tokenizer))
         rows.append(np.asarray(corpus.loaded.model.embed_queries(inputs))[0])
     return np.stack(rows)
-
-
-def test_dense_finds_the_largest_inner_products(corpus, queries):
-    table = np.asarray(corpus.index.embeddings)
-    scores, block_ids = retrievers.make("realm", corpus).search(QUESTIONS, 5)
-    assert scores.shape == block_ids.shape == (40, 5)
-    expected = queries @ table.T
-    order = np.argsort(-expected, axis=1, kind="stable")[:, :5]
-    np.testing.assert_array_equal(block_ids, order)
-    np.testing.assert_allclose(
-        scores, np.take_along_axis(expected, order, axis=1), atol=1e-5
-    )
-    # As many as there are.
-    _, block_ids = retrievers.make("realm", corpus).search(QUESTIONS[:1], 999)
-    assert sorted(block_ids[0]) == list(range(len(corpus.records)))
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 50.0])
