@@ -32,6 +32,8 @@ def test_scores_are_squads_once_characters_are_decomposed(golden):
         if not pair["prediction"].strip():
             exact, f1 = False, 0.0
         assert _ours(pair) == [exact, pytest.approx(f1)], pair
+    # Nothing is accepted; both are empty once normalised.
+    assert answers.f1_score("Nile", []) == 0 < answers.f1_score("the", ["a"])
     # There is something to get wrong.
     scores = collections.Counter(
         (pair["plain"][0], 0 < pair["plain"][1] < 1) for pair in golden

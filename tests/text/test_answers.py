@@ -119,26 +119,6 @@ def test_a_pattern_matches(prediction, patterns, expected):
 
 
 @pytest.mark.parametrize(
-    "prediction, accepted, expected",
-    [
-        # 1 of 2 predicted, 1 of 1 expected.
-        ("river Nile", ["Nile"], 2 / 3),
-        # 2 of 3 predicted, 2 of 4 expected.
-        ("x b c", ["b c d e"], 4 / 7),
-        # A word counts as often as it is in both.
-        ("b b b", ["b b c c"], 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)),
-        # The best answer counts.
-        ("river Nile", ["Rhine", "Nile river basin", "Nile"], 0.8),
-        ("", ["The"], 0.0),
-        ("the", ["a"], 1.0),
-        ("Nile", [], 0.0),
-    ],
-)
-def test_f1_score(prediction, accepted, expected):
-    assert answers.f1_score(prediction, accepted) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
     "text, accepted, expected",
     [
         ("He was born in the U.S. in 1869.", ["US"], True),
