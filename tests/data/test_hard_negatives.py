@@ -5,15 +5,12 @@ import numpy as np
 import pytest
 from example_epochs import examples_of
 
-from realm_tf.artifacts.block_records import BlockRecords
-from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.question_files import Question
 from realm_tf.data.hard_negatives import NO_BLOCK
 from realm_tf.data.hard_negatives import DprExamples
 from realm_tf.data.hard_negatives import RetrievedQuestion
 from realm_tf.data.hard_negatives import choose_blocks
 from realm_tf.text.answers import AnswerFinder
-from realm_tf.text.tokenizer import Tokenizer
 
 EVIDENCE = {"evidence": {"title": "T", "sentence": "S."}}
 
@@ -98,19 +95,9 @@ def test_the_blocks_of_a_question(question, found, named, blocks, counts):
 
 
 @pytest.fixture(scope="module")
-def world(blocks_dir, vocabulary_path):
-    records = BlockRecords(Blocks(blocks_dir))
-    return {
-        "records": records,
-        "blocks": records,
-        "tokenizer": Tokenizer.from_file(vocabulary_path),
-    }
-
-
-@pytest.fixture(scope="module")
-def questions(world):
+def questions(packed_blocks):
     """23 questions, of one-word answers; some share blocks."""
-    texts = world["records"].texts
+    texts = packed_blocks.texts
     random = np.random.default_rng(1)
     found = []
     for number in range(23):
@@ -132,21 +119,25 @@ def questions(world):
     return found
 
 
-def _make(world, questions, **arguments):
-    arguments = {"batch_size": 6, "num_hard_negatives": 2, **arguments}
-    return DprExamples(
-        questions,
-        world["blocks"],
-        AnswerFinder(world["records"].texts),
-        world["tokenizer"],
-        max_query_length=9,
-        max_block_length=14,
-        **arguments,
-    )
+@pytest.fixture
+def make(packed_blocks, tokenizer):
+    def make(questions, **arguments):
+        arguments = {"batch_size": 6, "num_hard_negatives": 2, **arguments}
+        return DprExamples(
+            questions,
+            packed_blocks,
+            AnswerFinder(packed_blocks.texts),
+            tokenizer,
+            max_query_length=9,
+            max_block_length=14,
+            **arguments,
+        )
+
+    return make
 
 
-def test_an_epoch_has_each_question_once_with_its_blocks(world, questions):
-    examples = _make(world, questions, drop_remainder=False)
+def test_an_epoch_has_each_question_once_with_its_blocks(make, questions):
+    examples = make(questions, drop_remainder=False)
     found = examples_of(examples, 0)
     assert sorted(number for number, _ in found) == list(range(23))
     for number, (positive, *negatives) in found:
@@ -159,9 +150,10 @@ def test_an_epoch_has_each_question_once_with_its_blocks(world, questions):
         assert negatives[: len(drawn)] == drawn
 
 
-def test_a_batch_is_its_examples_joined(world, questions):
-    examples = _make(world, questions)
-    tokenizer, records = world["tokenizer"], world["records"]
+def test_a_batch_is_its_examples_joined(
+    make, questions, packed_blocks, tokenizer
+):
+    examples = make(questions)
     cls, sep, pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
     batch = examples.batch(1, 2)
     assert {array.dtype.name for array in batch.values()} == {"int32"}
@@ -179,16 +171,18 @@ def test_a_batch_is_its_examples_joined(world, questions):
         for slot, block_id in enumerate(block_ids):
             title = body = []
             if block_id != NO_BLOCK:
-                title = pieces(records.titles[block_id])
-                body = pieces(records.texts[block_id])[: 11 - len(title)]
+                title = pieces(packed_blocks.titles[block_id])
+                body = pieces(packed_blocks.texts[block_id])[: 11 - len(title)]
             ids = [cls, *title, sep, *body, sep]
             check(batch["block_token_ids"][row, slot], ids)
 
 
 @pytest.mark.parametrize("num_hard_negatives", [0, 2])
-def test_the_candidates_against_a_loop(world, questions, num_hard_negatives):
-    examples = _make(world, questions, num_hard_negatives=num_hard_negatives)
-    texts = world["records"].texts
+def test_the_candidates_against_a_loop(
+    make, questions, packed_blocks, num_hard_negatives
+):
+    examples = make(questions, num_hard_negatives=num_hard_negatives)
+    texts = packed_blocks.texts
     num_masked = {"answer": 0, "repeated": 0, "empty": 0}
     for epoch, step in itertools.product(range(3), range(3)):
         batch = examples.examples(epoch, step)
@@ -221,23 +215,26 @@ def test_the_candidates_against_a_loop(world, questions, num_hard_negatives):
     assert bool(num_masked["empty"]) == bool(num_hard_negatives)
 
 
-def test_evidence_without_the_answer_is_not_its_own_negative(world):
-    texts = world["records"].texts
+def test_evidence_without_the_answer_is_not_its_own_negative(
+    make, packed_blocks
+):
+    texts = packed_blocks.texts
     river = next(b for b, text in enumerate(texts) if "flows" in text)
     named = RetrievedQuestion(Question("q", ("zebra",)), river, ())
     other = RetrievedQuestion(Question("r", ("Nile",)), river, ())
-    examples = _make(world, [named, other], batch_size=2, num_hard_negatives=0)
+    examples = make([named, other], batch_size=2, num_hard_negatives=0)
     # Each knows the block as its own: the other's copy is no candidate.
     assert examples.batch(0, 0)["candidate_mask"].tolist() == [[1, 0], [0, 1]]
 
 
-def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
-    examples = _make(world, questions[:8], drop_remainder=False)
+def test_a_last_batch_is_filled_with_rows_that_take_no_part(
+    make, questions, tokenizer
+):
+    examples = make(questions[:8], drop_remainder=False)
     batch = examples.batch(0, 1)
     mask = batch["candidate_mask"]
     assert mask.shape == (6, 18)
     assert mask[0, 0] and mask[1, 3]
     assert not mask[2:].any() and not mask[:, 6:].any()
-    tokenizer = world["tokenizer"]
     empty = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]
     assert batch["query_token_ids"][5, :3].tolist() == empty
