@@ -15,6 +15,23 @@ from realm_tf.serving import rest_server
 from realm_tf.serving.request_handler import RequestHandler
 
 
+def head(length):
+    """What comes before a body of so many bytes."""
+    lines = (
+        f"POST {PREDICT} HTTP/1.1",
+        *("Host: localhost", f"Content-Length: {length}", "", ""),
+    )
+    return "\r\n".join(lines).encode()
+
+
+@contextlib.contextmanager
+def sent(client, data):
+    """Yields a connection on which these bytes were sent."""
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.sendall(data)
+        yield peer
+
+
 def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
     client = serve(max_pending=1)
     first = threading.Thread(target=client.post, args=({"inputs": ["?"]},))
@@ -34,8 +51,7 @@ def test_silent_connections_keep_nobody_out(serve, fake_servable):
     fake_servable.let_go.set()
     with contextlib.ExitStack() as stack:
         for _ in range(200):
-            address = "127.0.0.1", client.port
-            stack.enter_context(socket.create_connection(address))
+            stack.enter_context(sent(client, b""))
         assert client.call("GET", "/healthz")[0] == 200
         assert client.post({"inputs": ["?"]})[0] == 200
 
@@ -43,13 +59,9 @@ def test_silent_connections_keep_nobody_out(serve, fake_servable):
 def test_bodies_that_are_being_sent_are_counted(serve, fake_servable):
     client = serve(max_pending=17)
     fake_servable.let_go.set()
-    begun = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
     with contextlib.ExitStack() as stack:
         for _ in range(17):
-            peer = stack.enter_context(
-                socket.create_connection(("127.0.0.1", client.port))
-            )
-            peer.sendall(begun.replace("x", "localhost").encode())
+            stack.enter_context(sent(client, head(9) + b"{"))
         wait_for(lambda: client.post({"inputs": ["?"]})[0] == 429)
         assert client.call("GET", "/healthz")[0] == 200
     wait_for(lambda: client.post({"inputs": ["?"]})[0] == 200)
@@ -67,36 +79,31 @@ def test_long_bodies_are_refused(serve, monkeypatch):
 
 
 def test_clients_that_hang_up_break_nothing(serve, fake_servable):
-    request = (
-        f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
-        "Content-Length: 17\r\n\r\n"
-    ).encode()
     client = serve()
-    for sent in (request + b'{"inputs"', request + b'{"inputs": ["?"]}'):
-        with socket.create_connection(("127.0.0.1", client.port)) as peer:
-            peer.sendall(sent)
-            if sent.endswith(b"}"):
-                assert fake_servable.started.acquire()
+    with sent(client, head(17) + b'{"inputs"'):
+        pass
+    with sent(client, head(17) + b'{"inputs": ["?"]}'):
+        assert fake_servable.started.acquire()
     fake_servable.let_go.set()
     assert client.post({"inputs": ["?"]})[0] == 200
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "data",
     [
         b"",
         b"GET /heal",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
     ],
 )
-def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
+def test_sockets_that_stall_are_closed(serve, monkeypatch, data):
     monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.2)
-    client = serve()
-    with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.sendall(sent)
-        with contextlib.suppress(ConnectionResetError):
-            while peer.recv(1000):
-                pass
+    with (
+        sent(serve(), data) as peer,
+        contextlib.suppress(ConnectionResetError),
+    ):
+        while peer.recv(1000):
+            pass
 
 
 def test_answers_are_not_held_back(serve, monkeypatch):
@@ -116,9 +123,7 @@ def test_answers_are_not_held_back(serve, monkeypatch):
 
 def test_a_client_that_closes_its_side_gets_its_answer(serve, fake_servable):
     client, body = serve(), b'{"inputs": ["?"]}'
-    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
-    with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.sendall(f"{head}{len(body)}\r\n\r\n".encode() + body)
+    with sent(client, head(len(body)) + body) as peer:
         peer.shutdown(socket.SHUT_WR)
         assert fake_servable.started.acquire()
         fake_servable.let_go.set()
@@ -126,8 +131,7 @@ def test_a_client_that_closes_its_side_gets_its_answer(serve, fake_servable):
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert json.loads(answer.rpartition(b"\r\n\r\n")[2]) == {"outputs": ["?"]}
     # One that will send no more of its body gets none.
-    with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.sendall(f"{head}99\r\n\r\n".encode() + body)
+    with sent(client, head(99) + body) as peer:
         peer.shutdown(socket.SHUT_WR)
         assert peer.recv(1000) == b""
 
@@ -148,12 +152,7 @@ def test_a_target_may_be_the_whole_address(serve, target, host, status):
 
 def test_a_body_that_stalls_is_refused(serve, monkeypatch):
     monkeypatch.setattr(rest_server, "_BODY_SECONDS", 0.2)
-    client = serve()
-    with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.sendall(
-            f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
-            "Content-Length: 17\r\n\r\n{".encode()
-        )
+    with sent(serve(), head(17) + b"{") as peer:
         assert peer.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
