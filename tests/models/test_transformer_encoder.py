@@ -1,3 +1,9 @@
+"""The encoder beside BERT's equations.
+
+These are held against transformers: in test_knowledge_augmented_encoder.py
+with one GELU, in tests/checkpoints/test_initial.py with the other.
+"""
+
 import keras
 import keras_hub
 import numpy as np
@@ -197,3 +203,8 @@ def test_fused_attention_ignores_padding_as_products_do(monkeypatch, length):
         np.asarray(keras.ops.cast(by_products, "float32")),
         atol=0.05,
     )
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="activation='relu'"):
+        BertEncoder(9, 1, 1, 4, 8, activation="relu")
