@@ -126,6 +126,8 @@ def _is_dpr(head, text):
 
 
 def _read_csv(file, path, base_url):
+    # The default, 128 KiB, is shorter than a long article.
+    csv.field_size_limit(1 << 30)
     text = io.TextIOWrapper(file, encoding=_encoding(file, path), newline="")
     try:
         delimiter = "\t"
@@ -170,8 +172,6 @@ def _lines(text):
 
 def _records(text, delimiter, path):
     """Yields the rows, where a quote that nothing closes is text."""
-    # The default, 128 KiB, is shorter than a long article.
-    csv.field_size_limit(1 << 30)
     parse = functools.partial(
         csv.reader, delimiter=delimiter, skipinitialspace=True, strict=True
     )

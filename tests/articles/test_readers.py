@@ -1,4 +1,5 @@
 import bz2
+import csv
 import gzip
 import json
 
@@ -126,6 +127,8 @@ def test_wikiextractor_is_recognised_among_other_json(tmp_path):
 
 
 def test_dpr(tmp_path):
+    # Python's default.
+    csv.field_size_limit(1 << 17)
     long = "word " * 40_000
     path = write(
         tmp_path / "psgs",
