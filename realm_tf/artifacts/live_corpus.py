@@ -221,33 +221,31 @@ class State:
 
     def row_of(self, block_id: int) -> dict | None:
         """The row of the document of a block; `None` if it is gone."""
-        for (segment, removed), rows in zip(
-            self.segments, self._rows, strict=True
-        ):
+        for segment, rows in self._parts:
             for row in rows[segment.block_ids[rows] == block_id]:
-                return _named(segment, segment.owners[row], removed)
+                return _named(segment, segment.owners[row])
         return None
 
     def document(self, name: str) -> tuple[dict, list[int]] | None:
         """The row of a document, and the ids of its blocks."""
         for segment, removed in self.segments:
-            if row := _named(segment, name, removed):
+            if name not in removed and (row := _named(segment, name)):
                 owned = [owner == name for owner in segment.owners]
                 return row, segment.block_ids[owned].tolist()
         return None
 
     @functools.cached_property
-    def _rows(self) -> list[np.ndarray]:
-        """Which blocks of each segment are there."""
+    def _parts(self) -> list[tuple[Segment, np.ndarray]]:
+        """Each segment with the rows of its blocks that are there."""
         return [
-            np.flatnonzero([name not in removed for name in segment.owners])
-            for segment, removed in self.segments
+            (each, np.flatnonzero([x not in removed for x in each.owners]))
+            for each, removed in self.segments
         ]
 
     @property
     def num_blocks(self) -> int:
         """How many blocks there are."""
-        return sum(map(len, self._rows))
+        return sum(len(rows) for _, rows in self._parts)
 
     @property
     def max_block_length(self) -> int:
@@ -260,9 +258,8 @@ class State:
         return sum(each.blocks.num_blocks for each, _ in self.segments)
 
     def _columns(self, of_segment):
-        parts = zip(self.segments, self._rows, strict=True)
         return np.concatenate(
-            [of_segment(segment)[rows] for (segment, _), rows in parts]
+            [of_segment(segment)[rows] for segment, rows in self._parts]
         )
 
     def block_ids(self) -> np.ndarray:
@@ -271,11 +268,8 @@ class State:
 
     def records(self, *, capacity: int | None = None) -> BlockRecords:
         """The blocks; see `BlockRecords.joined`."""
-        parts = zip(self.segments, self._rows, strict=True)
-        return BlockRecords.joined(
-            [(segment.blocks, rows) for (segment, _), rows in parts],
-            capacity=capacity,
-        )
+        parts = [(segment.blocks, rows) for segment, rows in self._parts]
+        return BlockRecords.joined(parts, capacity=capacity)
 
     def embeddings(self) -> np.ndarray:
         """float32 array `(num_blocks, embedding_dim)`."""
@@ -283,9 +277,8 @@ class State:
 
     def owners(self) -> list[str]:
         """The id of the article of each block."""
-        parts = zip(self.segments, self._rows, strict=True)
         return [
-            segment.owners[row] for (segment, _), rows in parts for row in rows
+            segment.owners[row] for segment, rows in self._parts for row in rows
         ]
 
     def fields(self) -> list[dict]:
@@ -294,10 +287,8 @@ class State:
         return [fields[owner] for owner in self.owners()]
 
 
-def _named(segment, name, removed):
+def _named(segment, name):
     """The row of a document of a segment; `None` if it is not there."""
-    if name in removed:
-        return None
     return next((row for row in segment.rows() if row["id"] == name), None)
 
 
