@@ -170,10 +170,7 @@ def _convert_text(convert, text, extension):
 
 
 def _parse_mail(file, path):
-    message = email.message_from_bytes(
-        pages.read_all(file), policy=email.policy.default
-    )
-    subject, section, fields = _read_message(message)
+    subject, section, fields = _read_message(pages.read_all(file))
     return subject, [section], fields
 
 
@@ -181,17 +178,15 @@ def _parse_mailbox(file, path):
     content = b"\n" + pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
     sections = []
     for part in content.split(b"\n" + _BEGINNING)[1:]:
-        message = email.message_from_bytes(
-            part.partition(b"\n")[2], policy=email.policy.default
-        )
-        subject, section, _ = _read_message(message)
+        subject, section, _ = _read_message(part.partition(b"\n")[2])
         section.headings = [subject] if subject else []
         sections.append(section)
     return "", sections, {}
 
 
-def _read_message(message):
+def _read_message(content):
     """(the subject, a section, the fields) of a message."""
+    message = email.message_from_bytes(content, policy=email.policy.default)
     names = ("from", "to", "cc", "date", "subject")
     fields = {name: str(message[name]) for name in names if message[name]}
     lines = [

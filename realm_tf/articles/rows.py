@@ -103,21 +103,17 @@ def to_page(row, number: int, place: str) -> Page:
     article_id = row.get("id", row.get("_id"))
     if isinstance(article_id, int) and not isinstance(article_id, bool):
         article_id = str(article_id)
-    if not isinstance(article_id, str) or not article_id:
-        page.dropped = "bad_record_no_id"
-    elif not isinstance(row.get("title"), str):
-        page.dropped = "bad_record_no_title"
-    elif not isinstance(row.get("text"), str):
-        page.dropped = "bad_record_no_text"
-    else:
-        page.article_id = article_id
-        page.title = row["title"]
-        page.text = row["text"]
-        if isinstance(row.get("url"), str):
-            page.url = row["url"]
-        page.fields = {k: v for k, v in row.items() if k not in _OF_PAGES}
-        if isinstance(row.get("fields"), dict):
-            page.fields = page.fields.pop("fields") | page.fields
+    found = {**row, "id": article_id or None}
+    for name in _REQUIRED:
+        if not isinstance(found.get(name), str):
+            page.dropped = f"bad_record_no_{name}"
+            return page
+    page.article_id, page.title, page.text = map(found.get, _REQUIRED)
+    if isinstance(row.get("url"), str):
+        page.url = row["url"]
+    page.fields = {k: v for k, v in row.items() if k not in _OF_PAGES}
+    if isinstance(row.get("fields"), dict):
+        page.fields = page.fields.pop("fields") | page.fields
     return page
 
 
