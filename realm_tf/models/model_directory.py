@@ -74,7 +74,7 @@ class LoadedModel:
                     str(list(self.block_segment_ids)),
                     self.tokenizer.fingerprint(),
                 ),
-                _weights(tower),
+                weight_bytes(tower),
             )
         )
 
@@ -112,11 +112,9 @@ def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:
         "block_segment_ids": list(loaded.block_segment_ids),
         "lowercase": loaded.tokenizer.lowercase,
     }
-    write_text(stage.path(CONFIG), json.dumps(config, indent=2, sort_keys=True))
-    write_vocabulary(stage.directory, loaded.tokenizer.vocabulary)
-    model.save_weights(stage.path(WEIGHTS))
+    write_parts(stage, config, loaded.tokenizer, model)
     names = (CONFIG, WEIGHTS, VOCABULARY)
-    digests = {name: fingerprints.sha256(stage.path(name)) for name in names}
+    digests = fingerprints.of_files(stage.directory, names)
     write_text(
         stage.path(CARD),
         model_card.render(loaded.card, config, digests, stage.parameters),
@@ -124,15 +122,23 @@ def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:
     stage.metadata["card"] = loaded.card.to_json()
     if loaded.calibration:
         stage.metadata["calibration"] = loaded.calibration
-    block_tower = loaded.block_tower_fingerprint()
-    stage.metadata["block_tower"] = block_tower
-    stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
+    stage.metadata["block_tower"] = loaded.block_tower_fingerprint()
     stage.metadata["fingerprint"] = fingerprints.fingerprint_all(
-        itertools.chain((json.dumps(config, sort_keys=True),), _weights(model))
+        itertools.chain(
+            (json.dumps(config, sort_keys=True),), weight_bytes(model)
+        )
     )
 
 
-def _weights(model):
+def write_parts(stage, config: dict, tokenizer, model: keras.Model) -> None:
+    """Writes config, vocabulary and weights, of a model or a tagger."""
+    write_text(stage.path(CONFIG), json.dumps(config, indent=2, sort_keys=True))
+    write_vocabulary(stage.directory, tokenizer.vocabulary)
+    model.save_weights(stage.path(WEIGHTS))
+    stage.metadata["tokenizer"] = tokenizer.fingerprint()
+
+
+def weight_bytes(model: keras.Model):
     """The bytes of each variable, one at a time."""
     for variable in model.variables:
         if "seed_generator" not in variable.path:

@@ -5,11 +5,9 @@ import json
 
 import numpy as np
 
-from realm_tf.artifacts import array_files
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Tagger
-from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
@@ -146,21 +144,11 @@ def write_files(tagger: LoadedTagger, stage: Stage) -> None:
         "max_length": tagger.max_length,
         "lowercase": tagger.tokenizer.lowercase,
     }
-    write_text(
-        stage.path(model_directory.CONFIG),
-        json.dumps(config, indent=2, sort_keys=True),
-    )
-    array_files.write_vocabulary(stage.directory, tagger.tokenizer.vocabulary)
-    tagger.model.save_weights(stage.path(model_directory.WEIGHTS))
-    stage.metadata["tokenizer"] = tagger.tokenizer.fingerprint()
+    model_directory.write_parts(stage, config, tagger.tokenizer, tagger.model)
     stage.metadata["fingerprint"] = fingerprints.fingerprint(
         json.dumps(config, sort_keys=True),
         tagger.tokenizer.fingerprint(),
-        *(
-            np.asarray(v).tobytes()
-            for v in tagger.model.variables
-            if "seed_generator" not in v.path
-        ),
+        *model_directory.weight_bytes(tagger.model),
     )
 
 
