@@ -99,13 +99,8 @@ def read(
         for name in {tag.get("name"), tag.get("property")} - {None}:
             if tag.get("content") is not None:
                 metadata.setdefault(name, []).append(tag.get("content"))
-    titles = (
-        each
-        for each in root.iter("title")
-        if each.getparent() is not None and each.getparent().tag != "svg"
-    )
-    title = next(titles, None)
-    title = "" if title is None else " ".join(title.text_content().split())
+    title = root.xpath("string(//title[parent::*[not(self::svg)]])")
+    title = " ".join(title.split())
     walk = _Walk(_layouts(root))
     walk.visit(root)
     if not title:

@@ -1,6 +1,7 @@
 """Rows of tables as lines of text, whatever markup a table came in."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 
 # Of attributes of a malformed table.
@@ -58,7 +59,7 @@ def lines_of(rows: Iterable[list[Cell]]) -> list[str]:
             # Headers of groups of columns stand above those of columns.
             headers = [
                 " ".join(dict.fromkeys(filter(None, pair)))
-                for pair in _zip(headers, texts)
+                for pair in itertools.zip_longest(headers, texts)
             ]
             empty = set(range(len(headers)))
         elif not headers and are_headers == [True, False]:
@@ -96,12 +97,6 @@ def _next(spanning, column):
     if left > 1:
         spanning[column] = text, is_header, left - 1
     return text, is_header
-
-
-def _zip(above, below):
-    width = max(len(above), len(below))
-    padded = (row + [""] * (width - len(row)) for row in (above, below))
-    return zip(*padded, strict=True)
 
 
 def table_lines(headers: list[str], rows: list[list[str]]) -> list[str]:
