@@ -42,6 +42,9 @@ Dropout = Annotated[float, Range(0, 0.99)]
 # AdamW changes a weight by about this much a step; above 1 nothing is learned.
 LearningRate = Annotated[float, Range(0, 1)]
 
+# Blocks embedded at once on a GPU or TPU, which is busy for milliseconds.
+EMBEDDED_ON_ACCELERATORS = 256
+
 # The values that a field of each type accepts.
 _KINDS = {int: numbers.Integral, float: numbers.Real, bool: bool}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 from typing import Literal
@@ -33,8 +34,11 @@ _STEPS = {
     "pretrain": pretrain.RECIPES,
     "ict": ict.RECIPES,
     "finetune": finetune.RECIPES,
-    # With the lengths of these.
-    "embed": pretrain.RECIPES,
+    # Their blocks, and as many at once as builders of an index embed.
+    "embed": {
+        name: recipe.replace(batch_size=recipes.EMBEDDED_ON_ACCELERATORS)
+        for name, recipe in pretrain.RECIPES.items()
+    },
 }
 _OF_STEPS = ("recipe", "set", "topology")
 _OF_MACHINES = ("kind", "host_memory")
@@ -147,23 +151,21 @@ class Plan(Operation):
         environment, topology = environment_of(self.topology or "cpu:1")
         task = {
             "what": self.what,
-            "recipe": self._recipe,
-            "changes": self.set,
+            "recipe": self.settings,
             "config": self._config,
             "num_blocks": self.num_blocks,
             "topology": topology,
         }
         done = subprocess.run(
             [sys.executable, "-m", _STEP],
-            input=json.dumps(task),
+            input=pickle.dumps(task),
             capture_output=True,
-            text=True,
             env=environment,
         )
         if done.returncode:
             raise ChildProcessError(
                 "The process that compiles ended with exit status "
-                f"{done.returncode}: {done.stderr[-2000:]}"
+                f"{done.returncode}: {done.stderr.decode()[-2000:]}"
             )
         found = json.loads(done.stdout.splitlines()[-1])
         if "error" in found:

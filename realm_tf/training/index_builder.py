@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from realm_tf.artifacts.paths import absolute
+from realm_tf.configs.recipes import EMBEDDED_ON_ACCELERATORS
 from realm_tf.models.precision import FLOAT32
 from realm_tf.models.precision import accelerator
 from realm_tf.retrieval.block_embedder import BlockEmbedder
@@ -24,8 +25,8 @@ from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.resume import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
-# hardly padded. More of them on a GPU or TPU, which is busy for milliseconds.
-_BATCH_SIZE, BATCH_SIZE_ON_ACCELERATORS = 64, 256
+# hardly padded.
+_BATCH_SIZE = 64
 _SECONDS_BETWEEN_LOOKS = 0.1
 # What a process of its own runs.
 _PROCESS = "realm_tf.operations.rebuild_index"
@@ -61,7 +62,7 @@ def embed_blocks(
     found = embedder.embed_all(
         lengths,
         read,
-        batch_size=BATCH_SIZE_ON_ACCELERATORS if accelerator() else _BATCH_SIZE,
+        batch_size=EMBEDDED_ON_ACCELERATORS if accelerator() else _BATCH_SIZE,
         after_batch=lambda _: after_batch(),
     )
     if not np.isfinite(found).all():

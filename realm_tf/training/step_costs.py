@@ -2,19 +2,19 @@
 
 A process of its own, because devices are chosen before JAX starts:
 
-    python -m realm_tf.training.step_costs < task.json
+    python -m realm_tf.training.step_costs < task.pickle
 """
 
 import functools
 import json
 import math
+import pickle
 import re
 import sys
 import time
 import types
 
 import jax
-import keras
 import numpy as np
 from jax.experimental import topologies
 from jax.extend.core import jaxprs_in_params
@@ -22,20 +22,17 @@ from jax.extend.core import jaxprs_in_params
 from realm_tf.answering.corpus import MAX_TITLE_LENGTH
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
-from realm_tf.configs import finetune
-from realm_tf.configs import ict
-from realm_tf.configs import pretrain
 from realm_tf.data.question_batches import MAX_ANSWER_LENGTH
 from realm_tf.data.question_batches import NUM_ANSWERS
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.models import precision
+from realm_tf.models import row_shards
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.in_batch_retriever import IctModel
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.training import devices
 from realm_tf.training import fine_tuning
-from realm_tf.training import index_builder
 from realm_tf.training import trainers
 
 # Wordpieces of a block, where the recipe does not cut blocks.
@@ -67,19 +64,18 @@ _IDS = {"cls_id": 101, "sep_id": 102, "pad_id": 0}
 def main() -> None:
     """Reads a task, prints what was found as a line of JSON."""
     try:
-        found = plan(**json.load(sys.stdin))
+        found = plan(**pickle.load(sys.stdin.buffer))
     except InputError as error:
         found = {"error": str(error)}
     print(json.dumps(found))
 
 
-def plan(*, what, recipe, changes, config, num_blocks, topology) -> dict:
+def plan(*, what, recipe, config, num_blocks, topology) -> dict:
     """Compiles a step, and finds the largest batch that fits.
 
     Args:
         what: str. One of `STEPS`.
-        recipe: str. Name of a recipe of that command.
-        changes: list of str. See `Recipe.parse`.
+        recipe: `Recipe` of that command.
         config: dict. Of a model directory.
         num_blocks: int. Of the knowledge corpus.
         topology: str. `"cpu"`, `"gpu"` or a name of libtpu's.
@@ -89,8 +85,6 @@ def plan(*, what, recipe, changes, config, num_blocks, topology) -> dict:
         a step that does not fit, or `""`; `numbers`, name with unit to number,
         see `costs`.
     """
-    make, recipes = STEPS[what]
-    recipe = recipes[recipe].parse(changes)
     all_devices = devices_of(topology)
     if what == "finetune":
         # Its command has one.
@@ -99,7 +93,7 @@ def plan(*, what, recipe, changes, config, num_blocks, topology) -> dict:
     @functools.cache
     def costs_of(batch_size):
         changed = recipe.replace(batch_size=batch_size)
-        return costs(make, changed, config, num_blocks, all_devices)
+        return costs(STEPS[what], changed, config, num_blocks, all_devices)
 
     numbers, refused = costs_of(recipe.batch_size)
     if peaks := _PEAKS.get(all_devices[0].device_kind):
@@ -178,7 +172,7 @@ def costs(make, recipe, config, num_blocks, all_devices):
     ):
         open_qa = model_directory.make(config)
         function, state, batch = make(open_qa, recipe, num_blocks)
-        whole, split = _shardings(all_devices)
+        whole, split = _shardings(all_devices[0])
         state = jax.tree.map(
             lambda variable: jax.ShapeDtypeStruct(
                 variable.shape,
@@ -220,16 +214,13 @@ def costs(make, recipe, config, num_blocks, all_devices):
     return _add_memory(numbers, compiled, all_devices[0])
 
 
-def _shardings(all_devices):
+def _shardings(device):
     """Of what each device holds, and of what they share by rows."""
-    distribution = keras.distribution.distribution()
-    if distribution is None:
-        return [jax.sharding.SingleDeviceSharding(all_devices[0])] * 2
-    mesh = distribution.device_mesh.backend_mesh
-    return [
-        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
-        for axes in ((), (distribution.batch_dim_name,))
-    ]
+    split = row_shards.sharding()
+    if split is None:
+        return [jax.sharding.SingleDeviceSharding(device)] * 2
+    whole = jax.sharding.PartitionSpec()
+    return jax.sharding.NamedSharding(split.mesh, whole), split
 
 
 def _add_memory(numbers, compiled, device):
@@ -334,14 +325,12 @@ def _pretrain(open_qa, recipe, num_blocks):
         embeddings=blocks.embeddings(open_qa.embedding_dim),
     )
     length = recipe.lengths.max_query_length
-    masks = "positions", "ids", "weights"
+    masks = "mask_positions", "mask_ids", "mask_weights"
     return _training(
         trainer,
         {
             **_rows(length, "token_ids", "padding_mask"),
-            **_rows(
-                recipe.masking.max_masked, *(f"mask_{name}" for name in masks)
-            ),
+            **_rows(recipe.masking.max_masked, *masks),
             **_rows(length - 2, "sentence_ids"),
             "block_id": ((), "int32"),
         },
@@ -426,19 +415,10 @@ def _rows(length, *names):
 
 
 STEPS = {
-    "pretrain": (_pretrain, pretrain.RECIPES),
-    "ict": (_ict, ict.RECIPES),
-    "finetune": (_finetune, finetune.RECIPES),
-    # Their blocks, and as many at once as builders of an index embed.
-    "embed": (
-        _embed,
-        {
-            name: recipe.replace(
-                batch_size=index_builder.BATCH_SIZE_ON_ACCELERATORS
-            )
-            for name, recipe in pretrain.RECIPES.items()
-        },
-    ),
+    "pretrain": _pretrain,
+    "ict": _ict,
+    "finetune": _finetune,
+    "embed": _embed,
 }
 
 

@@ -90,7 +90,7 @@ _ON_TPU = """
 
     config, recipe, changes = json.loads(sys.argv[1])
     found = step_costs.costs(
-        step_costs.STEPS["pretrain"][0],
+        step_costs.STEPS["pretrain"],
         pretrain.RECIPES[recipe].parse(changes),
         config,
         4000,
