@@ -321,18 +321,13 @@ def _cached(path, state):
     return os.path.join(cache_folder(), content[:16], os.path.basename(path))
 
 
-def local_directory(directory: str, names: list[str] | None = None) -> str:
-    """A complete directory on a local disk: itself, or a copy as `local_copy`.
-
-    Args:
-        directory: str.
-        names: list of str. All its files. Defaults to `None`: it is listed.
-    """
+def local_directory(directory: str) -> str:
+    """A complete directory on a local disk: itself, or a copy as `local_copy`."""
     if not is_remote(directory):
         return directory
     files = {
         name: Path(os.path.join(directory, name))
-        for name in names or list_files(directory)
+        for name in list_files(directory)
     }
     states = " ".join(f"{n} {x.size} {x.state}" for n, x in files.items())
     copy = _cached(directory, states)

@@ -276,15 +276,11 @@ def _products(jaxpr):
 
 
 class _Blocks:
-    """Shapes of `BlockRecords`; no row takes memory."""
+    """What trainers read of `BlockRecords`; no row takes memory."""
 
     def __init__(self, num_blocks, length):
         self._num_blocks = num_blocks
         self.longest = length
-        self.lengths = self._rows(length)
-
-    def __len__(self):
-        return self._num_blocks
 
     def _rows(self, value, *shape):
         return np.broadcast_to(np.uint16(value), (self._num_blocks, *shape))
