@@ -9,7 +9,10 @@ from collections.abc import Iterable
 import grpc
 
 from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.errors import InputError
+from realm_tf.serving.metrics import log_event
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import unavailable
 
 PDF = "application/pdf"
 # What a browser shows as it is; other text is plain, and all else is saved.
@@ -93,12 +96,19 @@ class Documents:
                 "This model has blocks alone: serve a corpus of `realm corpus "
                 "create` to read its documents.",
             )
-        with self._lock:
-            manifest = self._corpus.manifest()
-            if manifest != self._manifest:
-                self._manifest = manifest
-                self._state = self._corpus.state(manifest)
-            found = find(self._state)
+        try:
+            with self._lock:
+                manifest = self._corpus.manifest()
+                if manifest != self._manifest:
+                    self._manifest = manifest
+                    self._state = self._corpus.state(manifest)
+                found = find(self._state)
+        except (InputError, OSError) as error:
+            log_event("documents_failed", message=str(error))
+            raise unavailable(
+                "The corpus cannot be read now: whoever runs the server sees "
+                "why with `realm corpus status`."
+            ) from error
         if found is None:
             raise missing(name)
         return found

@@ -68,7 +68,8 @@ class RequestHandler:
 
     max_batch_size = 128
     max_string_bytes = 4096
-    max_message_bytes = 64 << 20
+    # Parsing one holds up all others.
+    max_message_bytes = 4 << 20
     default_timeout_seconds = 30.0
 
     def __init__(

@@ -11,6 +11,7 @@ References:
 """
 
 import asyncio
+import contextlib
 import functools
 import ipaddress
 import os
@@ -73,6 +74,8 @@ _SANDBOX = (
 )
 # With a key.
 _MOST_FORM_BYTES = 4096
+# Of a call of a tool (our choice).
+_MOST_TOOL_BYTES = 1 << 20
 _PROBES = ("/healthz", "/readyz")
 PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
 # TF Serving's default (prometheus_exporter.cc).
@@ -212,8 +215,20 @@ class RestApi:
 
             async def tools(request):
                 self._check_access(request)
+                # A stream would have nothing to send, and no end.
+                if request.method != "POST":
+                    raise HTTPException(405)
+                # Within the time for a body, which the manager does not limit.
+                body = await _read_body(request, _MOST_TOOL_BYTES)
+                sent = [{"type": "http.request", "body": body}]
+
+                async def receive():
+                    return sent.pop() if sent else await request.receive()
+
                 # It answers as a response does.
-                return manager.handle_request
+                return lambda scope, _, send: manager.handle_request(
+                    scope, receive, send
+                )
 
             routes.append(Route("/mcp", tools, methods=["GET", "POST"]))
 
@@ -230,7 +245,7 @@ class RestApi:
                 Route("/healthz", PlainTextResponse("ok"), methods=["GET"]),
                 Route("/readyz", self.readyz, methods=["GET"]),
                 Route(
-                    "/documents/{block_id:int}",
+                    "/documents/{block_id}",
                     self.document,
                     methods=["GET", "POST"],
                 ),
@@ -352,7 +367,11 @@ class RestApi:
                 map(_question_about, facts["example_titles"] or ())
             )
             names = facts["fields"] or ()
-            facts["field_values"] = await self._in_thread(served.values, names)
+            # The page can ask without them.
+            with contextlib.suppress(RequestError):
+                facts["field_values"] = await self._in_thread(
+                    served.values, names
+                )
         return Answer({"model": MODEL_NAME, "version": version, **facts})
 
     async def document(self, request: Request) -> Response:
@@ -373,8 +392,10 @@ class RestApi:
             )
         served = self._handler.documents
         block_id = request.path_params["block_id"]
+        if not re.fullmatch("[0-9]{1,19}", block_id):
+            raise documents.missing(block_id[:100])
         path = await self._in_thread(
-            lambda: served.path(served.of_block(block_id))
+            lambda: served.path(served.of_block(int(block_id)))
         )
         kind, is_shown = documents.content_type(path)
         return FileResponse(

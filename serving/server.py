@@ -118,7 +118,13 @@ class RunningServer:
         self.handler.is_draining = True
         if self._grpc is not None:
             self._rest.stop(grace_seconds=grace_seconds)
-            self._grpc.stop(grace_seconds=grace_seconds).wait()
+            stopped = self._grpc.stop(grace_seconds=grace_seconds)
+            while self.handler.num_pending:
+                if stopped.wait(_SIGNAL_SECONDS):
+                    break
+            # Who watches the health does not end; answers on their way do.
+            rest = min(grace_seconds, _CANCEL_SECONDS)
+            self._grpc.stop(grace_seconds=rest).wait()
             self._rest.join(max(0.0, deadline - time.monotonic()))
         # Requests that outlived the grace must not hold up the exit.
         ended = self._versions.stop(timeout_seconds=_CANCEL_SECONDS)

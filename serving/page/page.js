@@ -67,7 +67,7 @@ async function loadAbout() {
   byId("example-list").replaceChildren(
     ...(about.example_questions ?? []).map((example) => {
       const link = element("a", { href: linkTo(example), dir: "auto" });
-      link.textContent = example;
+      link.textContent = visible(example);
       link.addEventListener("click", (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault();

@@ -57,8 +57,24 @@ def test_nothing_else_is_served(site, tmp_path):
             file.unlink(missing_ok=True)
             file.write_bytes(content)
         assert status == 404 and b"secret" not in body
-    for other in ("/documents/99", "/documents/-1", "/documents/7.md"):
-        assert _get(site, other)[0] == 404
+    for other in ("99", "-1", "7.md", "9" * 5000):
+        assert _get(site, f"/documents/{other}")[0] == 404
+    assert _get(site, path)[0] == 200
+
+
+def test_a_damaged_corpus_still_answers(site):
+    """Its model is whole: only files of documents are not there."""
+    file, path = _of(site, "docs/5.md")
+    (manifest,) = file.parents[1].glob("corpus/corpus.json")
+    content = manifest.read_bytes()
+    manifest.write_text("{")
+    try:
+        status, _, body = _get(site, path)
+        about = _get(site, "/about.json")
+    finally:
+        manifest.write_bytes(content)
+    assert status == 503 and b"`realm corpus status`" in body
+    assert about[0] == 200 and b'"fields": ["parity", "number"]' in about[2]
     assert _get(site, path)[0] == 200
 
 

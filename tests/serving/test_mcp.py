@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import socket
 import sys
 
 import anyio
@@ -13,6 +14,8 @@ from document_site import PART
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from rest_client import Client
+
+from realm_tf.serving import rest_server
 
 pytestmark = backends.exports
 GUIDE = pathlib.Path(__file__).parents[2] / "docs/how_to/assistants.md"
@@ -118,6 +121,17 @@ def test_a_program_starts_the_server_itself(saved_model):
     assert answer["answer"] == "Mary Shelley"
     assert answer["source"] == "https://example.org/frankenstein"
     assert "serve a corpus" in error
+
+
+def test_no_client_holds_a_connection(site, monkeypatch):
+    headers = {"x-api-key": ALL, "accept": "text/event-stream"}
+    assert Client(site).call("GET", "/mcp", headers=headers)[0] == 405
+    monkeypatch.setattr(rest_server, "_BODY_SECONDS", 0.2)
+    head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+    address = "127.0.0.1", Client(site).port
+    with socket.create_connection(address, timeout=60) as peer:
+        peer.sendall(f"{head}x-api-key: {ALL}\r\n\r\n{{".encode())
+        assert peer.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
 def test_the_langchain_retriever_of_the_guide(site, monkeypatch):

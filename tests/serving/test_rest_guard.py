@@ -78,6 +78,12 @@ def test_long_bodies_are_refused(serve, monkeypatch):
         assert "longer than 100000 bytes" in json.loads(answer)["error"]
 
 
+def test_a_body_is_parsed_in_less_than_a_second(serve):
+    """31 MB of empty lists held up every other request for 8 s."""
+    body = b'{"inputs": [' + b"[]," * 1_400_000 + b"[]]}"
+    assert serve().call("POST", PREDICT, body)[0] == 413
+
+
 def test_clients_that_hang_up_break_nothing(serve, fake_servable):
     client = serve()
     with sent(client, head(17) + b'{"inputs"'):

@@ -42,10 +42,9 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         watched = health.Watch(health_pb2.HealthCheckRequest())
         serving = health_pb2.HealthCheckResponse.SERVING
         assert next(watched).status == serving
-        stopping = pool.submit(running.stop)
+        stopping = pool.submit(running.stop, grace_seconds=600)
         not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
         assert next(watched).status == not_serving
-        watched.cancel()
         # Who looks at its health is told first: one call may still slip in.
         for _ in range(2):
             runs = fake_servable.runs
@@ -65,7 +64,8 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         answer = call.result().outputs["question"]
         assert list(answer.string_val) == [b"x"]
         assert posted.result() == (200, {"outputs": ["y"]})
-        stopping.result()
+        # Not when the grace ends, which the watch outlives.
+        stopping.result(timeout=300)
     assert fake_servable.closed
     with pytest.raises(urllib.error.URLError, match="refused"):
         get_json(url, data=b"{}")

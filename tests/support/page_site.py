@@ -94,7 +94,7 @@ ANSWERS = {
     "nothing": NOTHING,
     "slow": found("late", "It came late.", title="Late"),
 }
-EXAMPLES = ["Who wrote Frankenstein?", "nothing"]
+EXAMPLES = ["Who wrote Frankenstein?", "nothing", "\u202eWho"]
 NUM_CANDIDATES = 5
 
 
