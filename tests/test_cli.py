@@ -174,6 +174,7 @@ def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
         ),
         (KeyboardInterrupt(), 130, "interrupted."),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "no space is"),
+        (OSError(errno.EFBIG, "File too large"), 2, "no space is"),
         (InputError("no file \x1b[31m\u202e"), 2, r"no file \x1b[31m\u202e"),
     ],
 )

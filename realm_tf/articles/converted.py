@@ -58,6 +58,9 @@ _SKIPPED = re.compile(
     r"([A-Za-z]+)(?:\[[^]]*\])?\{"
 )
 _BEGINNING = b"From "
+# In a mailbox: what is above a message's first header, and ">From" in its text.
+_MESSAGE = re.compile(rb"^From [^\n]*\n(?=[\w-]+:)", re.M)
+_QUOTED = re.compile(rb"^>(?=>*From )", re.M)
 
 
 def _library(name, path):
@@ -79,6 +82,8 @@ def _parse_workbook(file, path):
     )
     sections = []
     for sheet in book.worksheets:
+        # Some programs write a wrong one.
+        sheet.reset_dimensions()
         rows = (
             list(map(_shown, row)) for row in sheet.iter_rows(values_only=True)
         )
@@ -170,23 +175,28 @@ def _convert_text(convert, text, extension):
 
 
 def _parse_mail(file, path):
-    subject, section, fields = _read_message(pages.read_all(file))
+    message = email.message_from_bytes(
+        pages.read_all(file), policy=email.policy.default
+    )
+    subject, section, fields = _read_message(message, path)
     return subject, [section], fields
 
 
 def _parse_mailbox(file, path):
-    content = b"\n" + pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
+    content = pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
     sections = []
-    for part in content.split(b"\n" + _BEGINNING)[1:]:
-        subject, section, _ = _read_message(part.partition(b"\n")[2])
+    for part in _MESSAGE.split(content)[1:]:
+        message = email.message_from_bytes(
+            _QUOTED.sub(b"", part), policy=email.policy.default
+        )
+        subject, section, _ = _read_message(message, path)
         section.headings = [subject] if subject else []
         sections.append(section)
     return "", sections, {}
 
 
-def _read_message(content):
+def _read_message(message, path):
     """(the subject, a section, the fields) of a message."""
-    message = email.message_from_bytes(content, policy=email.policy.default)
     names = ("from", "to", "cc", "date", "subject")
     fields = {name: str(message[name]) for name in names if message[name]}
     lines = [
@@ -196,22 +206,37 @@ def _read_message(content):
     ]
     if message["date"] and message["date"].datetime:
         fields["date"] = message["date"].datetime.isoformat()
-    body = message.get_body(("plain", "html"))
-    if body is not None:
-        text = body.get_content()
-        if body.get_content_subtype() == "html":
-            _, sections, _ = html_sections.read(text)
-            lines += [line for each in sections for line in each.lines]
-        else:
-            lines += documents.paragraphs(text)
-    names = [each.get_filename() for each in message.iter_attachments()]
-    lines += [f"Attachment: {name}" for name in names if name]
+    lines += _lines_of(message, path)
     anchor = str(message["message-id"] or "").strip("<> ")
     return (
         fields.get("subject", ""),
         html_sections.Section([], anchor, lines),
         fields,
     )
+
+
+def _lines_of(part, path):
+    """The lines of a part of a message: text, an attachment's name, others."""
+    kind = part.get_content_type()
+    if kind == "message/rfc822" and part.is_multipart():
+        subject, section, _ = _read_message(part.get_payload(0), path)
+        return [subject, *section.lines]
+    if part.is_multipart():
+        parts = list(part.iter_parts())
+        if kind == "multipart/alternative":
+            parts = {part.get_body(("plain", "html"))} - {None}
+        return [line for each in parts for line in _lines_of(each, path)]
+    if name := part.get_filename():
+        return [f"Attachment: {name}"]
+    if kind not in ("text/plain", "text/html"):
+        return []
+    content = part.get_payload(decode=True)
+    charset = pages.encoding_of(content, path, part.get_content_charset())
+    text = content.decode(charset, "replace")
+    if kind == "text/plain":
+        return documents.paragraphs(text)
+    _, sections, _ = html_sections.read(text)
+    return [line for each in sections for line in each.lines]
 
 
 def _begins_mailbox(head, text):

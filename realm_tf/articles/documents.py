@@ -23,7 +23,8 @@ UNREADABLE = "bad_record_document"
 # YAML that site generators keep above the text. As in Pandoc, an empty line
 # after the first mark makes a rule of it.
 _FRONT_MATTER = re.compile(
-    r"\A---[ \t\r]*(\n(?![ \t\r]*\n).*?)^---\s*?$", re.DOTALL | re.MULTILINE
+    r"\A---[ \t\r]*(\n(?![ \t\r]*\n).*?)^(?:---|\.\.\.)\s*?$",
+    re.DOTALL | re.MULTILINE,
 )
 _NULL = ("~", "null", "Null", "NULL")
 _TAG = re.compile(r"<(?=([a-z][\w-]*)(?![:@.\w-])[^<>]*>)", re.I)

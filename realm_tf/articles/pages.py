@@ -32,7 +32,7 @@ INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
 COMPRESSED = re.compile(r"\.(gz|bz2)$")
 # Folders, and what systems add.
 _IS_LEFT_OUT = re.compile(r"/\Z|(?:^|/)(?:\.|__MACOSX/)")
-_IN_ARCHIVE = re.compile(r"(.*?\.zip)/(.+)", re.I | re.S)
+_ARCHIVE = re.compile(r"\.zip(?=/.)", re.I | re.S)
 _OF_DISKS = (errno.EIO, errno.ENOSPC)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # U+FB00 to U+FB06, of typesetting.
@@ -44,6 +44,11 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
+}
+# As browsers do: the larger encoding that is meant.
+_MEANT = {
+    **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254"},
+    **{"gb2312": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"},
 }
 _HIGH = bytes(range(0x80, 0x100))
 _FEW_HIGH = 64
@@ -191,7 +196,13 @@ def encoding_of(content: bytes, path: str, declared: str | None = None) -> str:
             return encoding
     # The letters of UTF-16 without a mark are UTF-8 with zeros between them.
     if b"\0" not in content:
-        for encoding in filter(None, ("utf-8", declared)):
+        names = ["utf-8"]
+        with contextlib.suppress(LookupError, ValueError):
+            name = codecs.lookup(declared or "utf-8").name
+            # What has seven bits is UTF-8, too.
+            is_first = name.startswith(("iso2022", "hz"))
+            names[not is_first :] = [_MEANT.get(name, name), name, "utf-8"]
+        for encoding in names:
             with contextlib.suppress(UnicodeDecodeError, LookupError):
                 content.decode(encoding)
                 return encoding
@@ -386,9 +397,12 @@ def in_archive(path: str) -> tuple[str, str]:
     >>> in_archive("a/b.zip/c/d.md"), in_archive("a/b.md")
     (('a/b.zip', 'c/d.md'), ('a/b.md', ''))
     """
-    found = _IN_ARCHIVE.fullmatch(str(path))
-    is_one = found and not Path(found[1]).is_dir()
-    return found.groups() if is_one else (path, "")
+    for found in _ARCHIVE.finditer(str(path)):
+        archive = path[: found.end()]
+        # A folder may be called so, too.
+        if not Path(archive).is_dir():
+            return archive, path[found.end() + 1 :]
+    return path, ""
 
 
 def files_in(archive: str) -> list[str]:

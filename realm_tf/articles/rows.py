@@ -199,8 +199,13 @@ def _records(text, delimiter, path):
             waiting.extendleft(reversed(held[1:]))
             wrong.append(number + 1)
             found = list(parse(held[:1], quoting=csv.QUOTE_NONE))
-        width = len(found[0]) if width is None and found else width
         number += len(found)
+        # Nothing, or what tells Excel the delimiter, is no header.
+        if width is None and (
+            not any(map(any, found)) or found[0][0].startswith("sep=")
+        ):
+            continue
+        width = width or len(found[0])
         yield from found
     if wrong:
         print(

@@ -147,6 +147,9 @@ class Source:
                 mounts.append(os.path.relpath(folder, self.root))
             with os.scandir(folder) as entries:
                 entries = list(entries)
+            # Another corpus says what its own documents do.
+            if {"corpus.json", "segments"} <= {each.name for each in entries}:
+                continue
             if not self.all:
                 rules = [*rules, *_rules_of(folder)]
             for entry in entries:

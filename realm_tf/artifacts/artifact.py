@@ -35,7 +35,7 @@ JOB = "job.json"
 _NOT_CHECKED = (JOB, METADATA, MARKER, "README.md")
 # Its checksums are there, see `export.card`.
 _HAS_A_CARD = "saved_model"
-_DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+_DISK_FULL = [*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))]
 
 
 class BeingWritten(InputError):

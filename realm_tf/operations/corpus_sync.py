@@ -145,6 +145,13 @@ def compare(corpus: LiveCorpus, manifest: Manifest) -> Changes:
     for source in manifest.sources:
         own = {n: e for n, e in before.items() if e.source == source.label}
         found, started = None, time.time()
+        if source.kind in ("folder", "glob") and os.path.realpath(
+            source.root
+        ) == os.path.realpath(corpus.path):
+            raise InputError(
+                f"{corpus} is the folder of its documents: choose a directory of "
+                "its own for the corpus."
+            )
         if source.kind != places.FEED:
             try:
                 found = collecting.collect(

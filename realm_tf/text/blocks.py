@@ -118,7 +118,10 @@ def split_articles(
     places = itertools.chain.from_iterable(itertools.chain(*cuts))
     bounds = iter(joined.find_pieces(list(places)))
     pieces = zip(bounds, bounds, strict=True)
-    return [joined.blocks(number, cuts[number], pieces) for number in numbers]
+    return [
+        joined.blocks(number, cuts[number], pieces, packing)
+        for number in numbers
+    ]
 
 
 def is_overlong(block: BlockText, max_block_length: int) -> bool:
@@ -183,7 +186,7 @@ class _Joined:
             return self._cut_words(start, end, packing)
         first = self._titles[number] + 1
         budget = packing.max_length - NUM_SPECIAL
-        budget -= self._pieces[first] - self._pieces[first - 1]
+        budget -= len(self._title_ids(number, packing))
         # Start, limit and wordpieces of sentences, or of parts of long ones.
         units = []
         for item, (start, end) in enumerate(spans, start=first):
@@ -230,7 +233,16 @@ class _Joined:
             for place in range(0, len(words), packing.max_length)
         ]
 
-    def blocks(self, number, cuts, pieces):
+    def _title_ids(self, number, packing):
+        """Wordpieces of a title, which leave a quarter of a block to the text."""
+        title = self._titles[number]
+        first, last = self._pieces[title : title + 2]
+        if packing.cut_sentences:
+            room = packing.max_length - NUM_SPECIAL
+            last = min(last, first + room * 3 // 4)
+        return self._ids[first:last]
+
+    def blocks(self, number, cuts, pieces, packing):
         """The blocks of an article.
 
         Args:
@@ -238,9 +250,10 @@ class _Joined:
             cuts: list of (start, limit). See `cuts`.
             pieces: iterator of the first wordpiece of each cut, and the one
                 behind its last.
+            packing: `Packing`.
         """
         title = self._titles[number]
-        title_ids = self._ids[self._pieces[title] : self._pieces[title + 1]]
+        title_ids = self._title_ids(number, packing)
         limit = title + 1 + len(self._spans[number])
         sentence_starts = self._item_starts[title + 1 : limit]
         link_starts, link_limits = self._links(number)

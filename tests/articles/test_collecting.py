@@ -145,7 +145,7 @@ def _zip(files):
 
 
 def test_archives(write, tmp_path, monkeypatch):
-    write("x.zip/real.md")
+    write("x.zip/real.md"), write("x.zip/y.zip", _zip({"z.md": LEAVE}))
     files = {
         "a/leave.md": LEAVE,
         "b.csv.gz": gzip.compress(b"City,Stay\nOslo,1"),
@@ -161,6 +161,7 @@ def test_archives(write, tmp_path, monkeypatch):
     found = collect(tmp_path / "docs", base_url="https://b")
     assert {name: row["url"] for name, row in found.rows.items()} == {
         "docs/x.zip/real.md": "https://b/x.zip/real.md",
+        "docs/x.zip/y.zip/z.md": "https://b/x.zip/y.zip/z.md",
         "docs/y.ZIP/a/leave.md": "https://b/y.ZIP/a/leave.md",
         "docs/y.ZIP/b.csv.gz#Oslo": "https://b/y.ZIP/b.csv.gz",
     }
@@ -219,6 +220,7 @@ def test_what_git_ignores_and_what_is_hidden_is_no_document(write, tmp_path):
     for name in (
         *("a.md", ".b.md", "corpus/c.md", ".git/d.md", "build/e.md"),
         *("sub/build/f.md", "sub/g.tmp", "sub/keep.tmp", "sub/h.md"),
+        *("other/corpus.json", "other/segments/1/documents.jsonl"),
     ):
         write(name)
     write(".gitignore", "build/\n*.tmp\n!\n")
@@ -228,7 +230,7 @@ def test_what_git_ignores_and_what_is_hidden_is_no_document(write, tmp_path):
     assert _files(folder, exclude=["*.tmp"]) == ["a.md"]
     everything = _files(folder, all=True)
     assert {".b.md", "build/e.md", "sub/g.tmp", "sub/h.md"} < {*everything}
-    assert not {"corpus/c.md", ".git/d.md"} & {*everything}
+    assert not {"corpus/c.md", ".git/d.md", "other/corpus.json"} & {*everything}
     # Rules of the repository hold in its folders; a named one is read.
     assert _files(folder / "sub") == ["keep.tmp"]
     assert _files(folder / "build") == ["e.md"]

@@ -1,8 +1,10 @@
 """Formats that pandoc, openpyxl and the standard library read."""
 
 import datetime
+import re
 import subprocess
 import sys
+import zipfile
 
 import openpyxl
 import pypandoc
@@ -118,10 +120,17 @@ def test_a_workbook(tmp_path):
     book.active.append(["01067", 12.5, datetime.date(2024, 5, 1)])
     book.create_sheet("Note").append(["Ask Ann"])
     book.save(path)
-    assert _read(path) == {
-        "rooms: Rooms": "Room: 01067; Seats: 12.5; Since: 2024-05-01.",
-        "rooms: Note": "Ask Ann.",
-    }
+    # As some programs write it.
+    with zipfile.ZipFile(path) as whole:
+        files = {name: whole.read(name) for name in whole.namelist()}
+    with zipfile.ZipFile(tmp_path / "seats.xlsx", "w") as other:
+        for name, content in files.items():
+            other.writestr(name, re.sub(rb'ref="A1:\w+"', b'ref="A1"', content))
+    for name in ("rooms", "seats"):
+        assert _read(tmp_path / f"{name}.xlsx") == {
+            f"{name}: Rooms": "Room: 01067; Seats: 12.5; Since: 2024-05-01.",
+            f"{name}: Note": "Ask Ann.",
+        }
 
 
 MESSAGE = """From: Ann <a@x.example>
@@ -152,6 +161,73 @@ def test_mail(tmp_path):
     path.write_text(f"From a\n{MESSAGE}\nFrom b\nSubject: Two\n\nText.\n")
     assert list(_read(path)) == ["b: Gr\u00fc\u00dfe", "b: Two"]
     assert _read(path)["b: Two"] == "Text."
+
+
+MIXED = """Subject: Mixed
+Content-Type: multipart/mixed; boundary=B
+
+--B
+
+First.
+--B
+Content-Type: multipart/alternative; boundary=C
+
+--C
+Content-Type: text/html
+
+<p>Not.
+--C
+
+Plain.
+--C--
+--B
+Content-Type: image/png; name=x.png
+
+--B
+Content-Type: text/html
+
+<p>Second.
+--B
+Content-Type: message/rfc822
+
+Subject: Inner
+
+Forwarded.
+--B--
+"""
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "text"),
+    [
+        ("", "5 \u20ac f\u00fcr".encode(), "5 \u20ac f\u00fcr"),
+        ("iso-8859-1", b"\x93a\x94 5 \x80", "\u201ca\u201d 5 \u20ac"),
+        ("x-unknown", b"a", "a"),
+        (
+            "iso-2022-jp",
+            "\u6f22\u5b57".encode("iso-2022-jp"),
+            "\u6f22\u5b57",
+        ),
+    ],
+)
+def test_encodings_of_mail(tmp_path, headers, content, text):
+    path = tmp_path / "a.eml"
+    if headers:
+        headers = f"Content-Type: text/plain; charset={headers}\n"
+    path.write_bytes(f"{headers}Subject: S\n\n".encode() + content)
+    assert _read(path) == {"S": text}
+
+
+def test_all_parts_of_a_message(tmp_path):
+    path = tmp_path / "a.mbox"
+    path.write_text(
+        f"From a\n{MIXED}\nFrom b\nSubject: B\n\nFrom us\n\n>From you\n"
+    )
+    assert _read(path) == {
+        "a: Mixed": "First.\nPlain.\nAttachment: x.png\nSecond.\nInner\n"
+        "Forwarded.",
+        "a: B": "From us\nFrom you",
+    }
 
 
 @pytest.mark.parametrize(

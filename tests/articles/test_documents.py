@@ -106,6 +106,10 @@ def test_front_matter_that_is_none(tmp_path, capsys, front_matter, reason):
     [
         ('title: "On  leave"', ["On leave: Leave", "On leave: Leave: Sick"]),
         ("title: Leave", ["Leave", "Leave: Sick"]),
+        (
+            "title: Leave\n...\n\n# Days\nFew.\n",
+            ["Leave: Days", "Leave", "Leave: Sick"],
+        ),
         ("title: ''", ["Leave", "Leave: Sick"]),
         ("title: 2024", ["2024: Leave", "2024: Leave: Sick"]),
     ],
@@ -287,6 +291,22 @@ def test_encodings(tmp_path, content, text):
 
 
 @pytest.mark.parametrize(
+    ("declared", "encoding", "text"),
+    [
+        ("iso-8859-1", "cp1252", "\u201ca\u201d 5 \u20ac"),
+        ("gb2312", "gb18030", "\u6731\u9555\u57fa"),
+        ("iso-2022-jp", "iso-2022-jp", "\u6f22\u5b57"),
+    ],
+)
+def test_what_is_declared_is_read_as_browsers_do(
+    tmp_path, declared, encoding, text
+):
+    path = tmp_path / "x.html"
+    path.write_text(f"<meta charset={declared}><p>{text}", encoding=encoding)
+    assert [found for _, found, _ in _read(path)] == [text]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "format"),
     [
         ("x.md", '{"id": 1}', "markdown"),
@@ -353,6 +373,11 @@ def test_many_pages_and_a_broken_one(tmp_path, monkeypatch):
                 ("Eve B", "Name: Eve B; Size: 2."),
             ],
             id="a quote that nothing closes",
+        ),
+        pytest.param(
+            '\n;\nsep=;\nName;Text\nAnn;"a\nb"\n',
+            [("Ann", "Name: Ann; Text: a b.")],
+            id="what stands above the headers",
         ),
         pytest.param(
             "Name;Price\nA;1,5\nB;2,5\n",

@@ -140,6 +140,13 @@ def test_there_is_one_already(created, model_dir):
         _create(root / "docs", root / "corpus", model_dir)
 
 
+def test_it_has_a_directory_of_its_own(tmp_path, model_dir):
+    live_corpora.write(tmp_path, FILES)
+    for documents in (tmp_path, tmp_path / "*.md"):
+        with pytest.raises(InputError, match="a directory of its own"):
+            _create(documents, tmp_path, model_dir)
+
+
 @pytest.mark.slow
 def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"

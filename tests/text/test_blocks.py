@@ -127,6 +127,16 @@ def test_long_sentences_are_cut_between_words(tokenizer):
     assert texts(found)[1:5] == [" ".join((row * 2).split())] * 4
 
 
+def test_a_title_that_is_longer_than_a_block_leaves_room_for_text(tokenizer):
+    article = PlainText("the river is long. " * 9, title="river " * 99)
+    packing = blocks.Packing(max_length=19, cut_sentences=True)
+    (found,) = blocks.split_articles([article], tokenizer, packing)
+    assert " ".join(texts(found)) == article.text.strip()
+    for block in found:
+        assert len(block.title_ids) == 12
+        assert not blocks.is_overlong(block, 19)
+
+
 def test_a_word_that_is_longer_than_a_block_stays_whole():
     text = f"a {'ab' * 40} e."
     tokenizer = Tokenizer([*VOCABULARY, "river"])
