@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import grpc
 
-from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
 from realm_tf.serving.metrics import log_event
 from realm_tf.serving.request_error import RequestError
@@ -34,8 +34,13 @@ class Documents:
     """
 
     def __init__(self, saved_model: str):
-        self._corpus = LiveCorpus.of_export(saved_model)
-        self.exist = self._corpus is not None
+        path = saved_models.corpus_of(saved_model)
+        self.exist = path is not None
+        if self.exist:
+            # The image of the server has no pyarrow, an export needs none.
+            from realm_tf.artifacts.live_corpus import LiveCorpus
+
+            self._corpus = LiveCorpus(path)
         self._lock = threading.Lock()
         self._manifest = self._state = None
 

@@ -35,16 +35,16 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.saved_models import MANIFESTS
 from realm_tf.artifacts.saved_models import OF_CORPUS
+from realm_tf.artifacts.saved_models import is_corpus
 from realm_tf.errors import InputError
 
 _DOCUMENTS = "documents.jsonl"
 _BLOCK_IDS = "block_ids.npy"
-_MANIFEST = "corpus.json"
-_COPY = "corpus.copy.json"
+_MANIFEST, _COPY = MANIFESTS
 _CHECKSUMS = "checksums.json"
 _SEGMENTS = "segments"
 # Of a segment; blocks and embeddings have the checksums of the rest.
@@ -346,19 +346,6 @@ class LiveCorpus:
     def __str__(self):
         return self.path
 
-    @classmethod
-    def of_export(cls, path: str) -> "LiveCorpus | None":
-        """The corpus itself, of an export or of the directory of exports."""
-        if is_remote(path):
-            return None
-        base = os.path.abspath(path)
-        inner = os.path.join(base, OF_CORPUS)
-        for each in (inner, base, os.path.dirname(base)):
-            corpus = cls(os.path.dirname(each))
-            if os.path.basename(each) == OF_CORPUS and corpus.exists:
-                return corpus
-        return None
-
     def path_of(self, row: dict, manifest: Manifest) -> str | None:
         """The file of a document, if it is there and below a source.
 
@@ -380,10 +367,7 @@ class LiveCorpus:
     @property
     def exists(self) -> bool:
         """Whether there is a state, perhaps one with a damaged manifest."""
-        return any(
-            Path(os.path.join(self.path, name)).exists()
-            for name in (_MANIFEST, _COPY)
-        )
+        return is_corpus(self.path)
 
     def manifest(self) -> Manifest:
         """The current state.

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 SAVED_MODEL_FILE = "saved_model.pb"
 # The base directory in that of a corpus.
 OF_CORPUS = "saved_model"
+# Of a corpus: its current state, and the copy of it.
+MANIFESTS = ("corpus.json", "corpus.copy.json")
 # Of a SavedModel outside a numbered directory.
 UNNUMBERED_VERSION = 1
 # TF Serving's versions are of type int64.
@@ -115,3 +118,20 @@ def _reading(path: str) -> Iterator[None]:
 def _is_version(name: str) -> bool:
     digits = name.isascii() and name.isdigit()
     return digits and int(name) <= _MAX_VERSION
+
+
+def is_corpus(path: str) -> bool:
+    """Whether there is a state, perhaps one with a damaged manifest."""
+    return any(Path(os.path.join(path, name)).exists() for name in MANIFESTS)
+
+
+def corpus_of(path: str) -> str | None:
+    """The corpus itself, of an export or of the directory of exports."""
+    if is_remote(path):
+        return None
+    base = os.path.abspath(path)
+    for each in (os.path.join(base, OF_CORPUS), base, os.path.dirname(base)):
+        found, name = os.path.split(each)
+        if name == OF_CORPUS and is_corpus(found):
+            return found
+    return None

@@ -11,6 +11,8 @@ from engine_processes import free_port
 from server_process import get_json
 from waiting import wait_for
 
+from realm_tf.serving.servable import SavedModelServable
+
 pytestmark = pytest.mark.slow
 
 IMAGE = "localhost/realm-serve"
@@ -52,7 +54,12 @@ def test_it_answers_and_ends(saved_model):
             f"{url}/v1/models/realm:predict", body.encode()
         )
         status, answer = get_json(request)
-        assert status == 200 and answer["predictions"][0]["answer"]
+        (found,) = answer["predictions"]
+        with SavedModelServable(saved_model) as servable:
+            (expected,) = servable.ask(["Who is Ada?"])
+        assert status == 200
+        assert found["answer"] == expected.answer
+        assert found["text"] == expected.text
         uid = _podman("exec", "realm-serve-test", "id", "-u")
         assert uid.strip() == "65534"
         with pytest.raises(subprocess.CalledProcessError):
