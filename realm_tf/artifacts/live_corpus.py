@@ -421,12 +421,13 @@ class LiveCorpus:
     def state(self, manifest: Manifest | None = None) -> State:
         """The articles of a state, the current one by default."""
         manifest = manifest or self.manifest()
-        return State(
-            [
-                (self.segment(each["name"]), frozenset(each["removed"]))
-                for each in manifest.segments
-            ]
-        )
+        kept = [
+            (self.segment(each["name"]), frozenset(each["removed"]))
+            for each in manifest.segments
+        ]
+        # Others may be deleted: their files must not be held open.
+        self._segments = {segment.name: segment for segment, _ in kept}
+        return State(kept)
 
     def segment(self, name: str) -> Segment:
         """The segment of a name, made or not; read once."""

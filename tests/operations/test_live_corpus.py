@@ -1,11 +1,13 @@
 """A corpus of documents that change, on the tiny model."""
 
 import dataclasses
+import gc
 import itertools
 import json
 import os
 import pathlib
 import shutil
+import weakref
 
 import backends
 import keras
@@ -593,6 +595,17 @@ def test_a_feed_is_a_source_of_its_own(copied):
     assert LiveCorpus(corpus).state().rows()["feed#7"]["text"] == "Oslo."
     feed.update(deletes=["7"])
     assert "feed#7" not in LiveCorpus(corpus).state().rows()
+
+
+def test_a_new_state_lets_go_of_segments_that_it_lacks(created):
+    """A server that follows a corpus would hold their deleted files open."""
+    corpus = LiveCorpus(str(created[0] / "corpus"))
+    manifest = corpus.manifest()
+    first = weakref.ref(corpus.state(manifest).segments[0][0])
+    assert first() is not None
+    corpus.state(dataclasses.replace(manifest, segments=[]))
+    gc.collect()
+    assert first() is None
 
 
 def test_an_older_corpus_is_refused(tmp_path):
