@@ -93,7 +93,7 @@ def test_requests_that_are_refused(stub, changes, code, message):
 
 def test_long_questions_are_cut_before_they_are_read(stub):
     # A megabyte each would take gigabytes to tokenise.
-    questions = ["x" * (1 << 20)] * 20 + ["where is the Eiffel Tower?"]
+    questions = ["x" * (1 << 20)] * 3 + ["where is the Eiffel Tower?"]
     response = stub.Predict(predict_request(*questions))
     answers = list(response.outputs["answer"].string_val)
     assert answers == [b""] * 20 + [b"Paris"]
