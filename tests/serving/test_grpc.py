@@ -96,7 +96,7 @@ def test_long_questions_are_cut_before_they_are_read(stub):
     questions = ["x" * (1 << 20)] * 3 + ["where is the Eiffel Tower?"]
     response = stub.Predict(predict_request(*questions))
     answers = list(response.outputs["answer"].string_val)
-    assert answers == [b""] * 20 + [b"Paris"]
+    assert answers == [b""] * 3 + [b"Paris"]
 
 
 def test_strings_in_tensor_content_are_read(stub):
