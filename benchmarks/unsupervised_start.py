@@ -24,9 +24,7 @@ from realm_tf.configs import pretrain as configs
 # Weights that learn to copy soon.
 _START = {
     "from_": "random",
-    "num_heads": 4,
-    "cosine": True,
-    "mimetic": True,
+    "set": ("num_heads=4", "cosine=true", "mimetic=true"),
     "reader_layers": 4,
 }
 # Steps of the Inverse Cloze Task, one run after the other.
