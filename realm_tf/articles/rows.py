@@ -31,8 +31,6 @@ from realm_tf.articles.pages import without_title
 from realm_tf.articles.wiki_markup import strip_tags
 from realm_tf.errors import InputError
 
-# The default, 128 KiB, is shorter than a long article.
-csv.field_size_limit(1 << 30)
 _WIKIEXTRACTOR_KEYS = {"id", "url", "title", "text"}
 # What a page has of its own; the rest of a row are fields.
 _OF_PAGES = ("id", "_id", "title", "text", "url")
