@@ -1,4 +1,4 @@
-"""Pipelines on Dask: a scheduler and workers in processes of their own."""
+"""Pipelines on Dask: a scheduler and workers on hosts of their own."""
 
 import glob
 import os
@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from engine_processes import starting
+from hosts import hosts
 from waiting import wait_for
 
 from realm_tf import cli
@@ -49,13 +50,22 @@ def dask(tmp_path_factory):
     """`(options, worker processes, their logs)` of a scheduler with two."""
     root = tmp_path_factory.mktemp("dask")
     scheduler_file = str(root / "scheduler.json")
-    at = ("--scheduler-file", scheduler_file, "--no-dashboard")
-    with starting(root) as start:
-        start("scheduler", "dask", "scheduler", "--port", "0", *at)
+    with hosts(3) as places, starting(root) as start:
+
+        def dask_on(place, name, *arguments):
+            within, address = place
+            at = ("--scheduler-file", scheduler_file, "--host", address)
+            words = ("dask", name.partition("-")[0], *at, "--no-dashboard")
+            return start(name, *words, *arguments, within=within)
+
+        dask_on(places[0], "scheduler", "--port", "0")
         wait_for(lambda: os.path.exists(scheduler_file))
-        one = ("worker", *at, "--nthreads", "1", "--no-nanny")
+        one = ("--nthreads", "1", "--no-nanny")
         names = ("worker-0", "worker-1")
-        workers = [start(name, "dask", *one) for name in names]
+        workers = [
+            dask_on(place, name, *one)
+            for place, name in zip(places[1:], names, strict=True)
+        ]
         options = [
             "--runner=DaskRunner",
             f"--dask_scheduler_file={scheduler_file}",

@@ -49,11 +49,11 @@ def starting(root):
     }
     with contextlib.ExitStack() as stack:
 
-        def start(name, *arguments, program=None):
+        def start(name, *arguments, program=None, within=()):
             log = stack.enter_context(open(root / f"{name}.log", "wb"))
             command = [program] if program else [sys.executable, "-m"]
             process = subprocess.Popen(
-                [*command, *arguments],
+                [*within, *command, *arguments],
                 stdout=log,
                 stderr=log,
                 env=environment,
