@@ -88,6 +88,7 @@ def template(
         if not is_whole(found):
             remove(found.path)
             _remove_unused(folder)
+            print("graph, once for this model: half a minute", flush=True)
             parents = {"model": model.fingerprint}
             with artifact.write(
                 found.path,

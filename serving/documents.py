@@ -133,6 +133,6 @@ def missing(name) -> RequestError:
     """The refusal of a document that is not there."""
     return RequestError(
         grpc.StatusCode.NOT_FOUND,
-        f"There is no document {str(name)!r}: it has left the "
-        "corpus, or its file is gone.",
+        f"There is no document {str(name)!r}: expected the id that an answer "
+        "names. It may have left the corpus, or its file be gone.",
     )

@@ -109,6 +109,12 @@ class SavedModelServable:
         """
         name = signature or signatures.DEFAULT
         if name not in self.signature_defs or name == _INIT_SIGNATURE:
+            if name.rpartition(signatures.FILTERED)[0] in self.signature_defs:
+                raise invalid(
+                    "Nothing can be filtered here: the corpus has no fields. "
+                    "Leave the filter out, or make the corpus with `realm corpus "
+                    "create --fields`."
+                )
             raise RequestError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f'Serving signature key "{name}" not found. Expected one of '

@@ -27,6 +27,7 @@ from realm_tf.articles.sources import Source
 from realm_tf.articles.worker import Worker
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 
 # Whose ids begin with the path of the file.
 _DOCUMENTS = {each.name for each in (*documents.FORMATS, *converted.FORMATS)}
@@ -72,8 +73,8 @@ def collect(
 ) -> Collected:
     """All articles of a source.
 
-    All files are read that have a known format, also in zip archives; what is wrong with the others is
-    said of each. Links out of a folder, devices and pipes are not read. The id
+    All files are read that have a known format, also in zip archives; what is
+    wrong with the others is said of each. Links out of a folder, devices and pipes are not read. The id
     of an article is the label of its source, its path below it, a "#" and the
     headings of its section, its own id, or the first cell of a row.
 
@@ -123,8 +124,9 @@ def collect(
 
 def _files(paths, source, found):
     """Yields path and name of each file, and of those in archives."""
-    seen = set()
+    seen, progress = set(), Progress("read", "files", len(paths))
     for path in paths:
+        progress.add(1)
         file, names = source.name_of(path), [""]
         if pages.extension_of(path) == "zip":
             try:

@@ -4,6 +4,7 @@ Pandoc (of the package pypandoc_binary, in the extra `documents`) makes HTML of
 what `PANDOC` names, and `html_sections` reads it; openpyxl reads tables.
 """
 
+import array
 import datetime
 import email
 import email.policy
@@ -51,12 +52,34 @@ _TEX = "".join(
     }.items()
 )
 _BODY = r"\begin{document}"
+# Columns of tables that pandoc does not know, and lines within a cell.
+_COLUMNS = re.compile(
+    r"\\begin\{(?:tabular|longtable)\}(?:\[\w\])?"
+    r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+)
+_COLUMN = re.compile(
+    r"[<>@!]\{(?:[^{}]|\{[^{}]*\})*\}|[A-Z](?:\[[^]]*\])?(?:\{[^{}]*\})?"
+)
+_PART_RULE = re.compile(r"\\c(?:line|midrule)(?:\([lr]+\))?\{[\d-]+\}")
+_RULE = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule)\b(?=\s*[^\s\\])")
+_LINES = re.compile(
+    r"\\(?:makecell|thead|shortstack)\*?(?:\[\w+\])?(\{[^{}]*\})"
+)
+_ITEM = re.compile(
+    r"\\begin\{(verbatim|Verbatim|lstlisting|minted)\}.*?\\end\{\1\}"
+    r"|\\item\s*\[((?:\{[^{}]*\}|[^][{}])*)\]|(?<=begin\{)description(?=\})|(?<=end\{)description(?=\})",
+    re.S,
+)
 _SKIPPED = re.compile(
     r"Skipped '\\(?!(?:add\w+|begin|bibliography\w*|captionsetup|\w*color|end"
     r"|fancy\w+|geometry|hspace|hypersetup|index|input|label|linespread|lstset"
-    r"|mark\w+|no\w+|page\w+|set\w+|sisetup|thispagestyle|use\w+|vspace)\b)"
+    r"|mark\w+|no\w+|page\w+|rotatebox|set\w+|sisetup|thispagestyle|use\w+|vspace)\b)"
     r"([A-Za-z]+)(?:\[[^]]*\])?\{"
 )
+# Of RTF: a character with what older programs show instead, and codes.
+_INSTEAD = re.compile(rb"(?<!\\)(\\u-?\d++ ?+)[^\\{}\r\n]")
+_RTF_PAGE = re.compile(rb"\\ansicpg(\d+)")
+_CODES = re.compile(rb"(?<!\\)(\\u-?\d+ ?)?((?:\\'[\da-f]{2})+)", re.I)
 _BEGINNING = b"From "
 # In a mailbox: what is above a message's first header, and ">From" in its text.
 _MESSAGE = re.compile(rb"^From [^\n]*\n(?=[\w-]+:)", re.M)
@@ -129,7 +152,8 @@ def _parse_with_pandoc(file, path):
         text = pages.decoded(file, path)
         done = _convert_text(convert, text, extension)
     else:
-        done = convert(pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES))
+        content = pages.read_all(file, pages.MOST_BYTES_WITH_PICTURES)
+        done = convert(_rtf(content) if extension == "rtf" else content)
     if done.returncode:
         reason = " ".join(done.stderr.decode("utf-8", "replace").split())
         if extension not in _TEXT:
@@ -160,7 +184,7 @@ def _convert_text(convert, text, extension):
     elif extension == "org":
         text = f"#+OPTIONS: ^:{{}}\n{text}"
     elif extension == "tex":
-        text = _TEX + text
+        text = _TEX + _plain(text)
     done = convert(text.encode())
     if extension != "tex":
         return done
@@ -168,10 +192,50 @@ def _convert_text(convert, text, extension):
     unknown = set(_SKIPPED.findall(done.stderr.decode("utf-8", "replace")))
     # Commands of packages show what they are given.
     defined = [
-        rf"\newcommand{{\{name}}}[2][]{{#2}}" for name in sorted(unknown & body)
+        rf"\newcommand{{\{name}}}"
+        + ("[3]{#3}" if name.startswith("multi") else "[2][]{#2}")
+        for name in sorted(unknown & body)
     ]
     again = convert(("".join(defined) + text).encode()) if defined else done
     return done if again.returncode else again
+
+
+def _rtf(content):
+    """RTF whose characters pandoc knows."""
+    found = _RTF_PAGE.search(content)
+    page = f"cp{found[1].decode()}" if found else "cp1252"
+
+    def shown(codes):
+        if codes[1]:
+            return codes[0]
+        text = bytes.fromhex(codes[2].decode().replace("\\'", ""))
+        units = text.decode(page, "replace").encode("utf-16-le")
+        each = b"{\\uc0\\u%d }"
+        return b"".join(each % unit for unit in array.array("H", units))
+
+    if b"\\uc0" not in content:
+        content = _INSTEAD.sub(rb"\1\\'3f", content)
+    return content if page == "cp1252" else _CODES.sub(shown, content)
+
+
+def _plain(text):
+    """LaTeX with lists and tables of which pandoc drops nothing."""
+    text = _LINES.sub(lambda cell: cell[1].replace(r"\\", " "), text)
+    # Where it knows no table, a rule takes what follows with it.
+    text = _RULE.sub(r"\\hline{}", _PART_RULE.sub(r"\\hline ", text))
+    text = _COLUMNS.sub(_known_columns, text)
+    return _ITEM.sub(_item, text)
+
+
+def _known_columns(begin):
+    return _COLUMN.sub(lambda each: "l" * each[0][0].isupper(), begin[0])
+
+
+def _item(found):
+    verbatim, label = found.groups()
+    if verbatim:
+        return found[0]
+    return "itemize" if label is None else rf"\item {{{label}}}\\ "
 
 
 def _parse_mail(file, path):

@@ -26,6 +26,7 @@ _FRONT_MATTER = re.compile(
     r"\A---[ \t\r]*(\n(?![ \t\r]*\n).*?)^(?:---|\.\.\.)\s*?$",
     re.DOTALL | re.MULTILINE,
 )
+_FENCE = "~" * 30
 _NULL = ("~", "null", "Null", "NULL")
 _TAG = re.compile(r"<(?=([a-z][\w-]*)(?![:@.\w-])[^<>]*>)", re.I)
 _CLOSED = re.compile(r"</([a-z][\w-]*)", re.I)
@@ -132,10 +133,11 @@ def _without_front_matter(text, path):
     except (yaml.YAMLError, RecursionError) as error:
         print(
             f"warning: {path} begins with front matter that is not YAML "
-            f"({' '.join(str(error).split())}) and is read without it.",
+            f"({' '.join(str(error).split())}) and is read as text.",
             file=sys.stderr,
         )
-        fields = {}
+        # Line by line, and no heading because of the mark below.
+        return {}, f"{_FENCE}\n{found[1]}{_FENCE}\n{text[found.end() :]}"
     if not isinstance(fields, dict):
         # Words between two rules.
         return {}, text

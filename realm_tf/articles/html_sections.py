@@ -1,6 +1,7 @@
 """The sections of an HTML page: headings, and the text below each."""
 
 import dataclasses
+import html
 import re
 
 import lxml.etree
@@ -51,6 +52,10 @@ _FORMATTING = re.compile(
 _BROKEN = re.compile(
     r"(?<=\w)-[ \t]*\n\s*(?=(?!and\b|or\b|to\b|und\b|oder\b)\w)"
 )
+# XHTML's text without markup.
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.S)
+# The parts of a table that have text.
+_OF_TABLES = ("caption", "td", "th")
 _SIGNED = re.compile(r"[-−+]?\d+$")
 
 
@@ -91,6 +96,7 @@ def read(
         any line left out (their headings are lines of the one above); the contents of each `<meta>` with a `name` or
         `property`.
     """
+    markup = _CDATA.sub(lambda text: html.escape(text[1]), markup)
     root = _parsed(markup.replace("\0", ""))
     if root is None:
         return "", [], {}
@@ -164,11 +170,13 @@ class _Walk:
     Args:
         layouts: set of elements. See `_layouts`. Defaults to `None`: headings
             and tables are text as all else, and so are headers and footers.
+        without: tuple of str. Elements that are not read. Defaults to `()`.
     """
 
-    def __init__(self, layouts=None):
+    def __init__(self, layouts=None, without=()):
         self.sections = [Section([])]
         self._layouts = layouts
+        self._without = without
         # Level and text of the headings above.
         self._open = []
         self._levels = []
@@ -218,7 +226,7 @@ class _Walk:
     def _reads(self, tag):
         """Reads a heading or a table of data; whether it is one."""
         if self._layouts is None:
-            return False
+            return tag.tag in self._without
         if tag.tag in _HEADINGS:
             self._begin_section(tag)
             return True
@@ -300,8 +308,9 @@ def _is_hidden(tag):
 
 
 def _table(table):
-    """Lines of a table that holds no other."""
-    lines, rows = [], []
+    """Lines of a table that holds no other; what is in no cell first, where
+    browsers show it."""
+    lines, rows = _lines_of(table, _OF_TABLES), []
     for row in table.iter("caption", "tr"):
         if _is_hidden(row):
             continue
@@ -337,6 +346,10 @@ def _cells(row):
 
 def text_of(tag) -> str:
     """The text of an element in one line, as a browser would break words."""
-    walk = _Walk()
+    return " ".join(_lines_of(tag))
+
+
+def _lines_of(tag, without=()):
+    walk = _Walk(without=without)
     walk.visit(tag)
-    return " ".join(line for each in walk.sections for line in each.lines)
+    return walk.sections[0].lines

@@ -341,13 +341,13 @@ def locked(output: str, *, wait: bool = False):
         lock.acquire()
     except filelock.Timeout as error:
         raise BeingWritten(
-            f"{output} is being written by another process: wait for it or "
-            "choose another --output."
+            f"{output} is being written by another process: wait for it, or "
+            "choose another directory."
         ) from error
     except OSError as error:
         raise InputError(
             f"{output} cannot be written: {error.strerror or error}. "
-            "Choose another --output."
+            "Choose another directory."
         ) from error
     try:
         yield

@@ -155,12 +155,15 @@ def _fast_here():
     import keras
 
     is_jax = keras.backend.backend() == "jax"
-    return _chosen(_jax_is_fast()) if is_jax else resolve_for_graphs()
+    return _chosen(_jax_is_fast() if is_jax else _tensorflow_is_fast())
 
 
 def resolve_for_graphs() -> str:
-    """`resolve("auto")` of TensorFlow's graphs, whatever Keras' backend is."""
-    return _chosen(_tensorflow_is_fast())
+    """`resolve("auto")` of TensorFlow's graphs, whatever Keras' backend is.
+
+    Reports nothing: who asks has no other choice.
+    """
+    return BFLOAT16 if _tensorflow_is_fast() else FLOAT32
 
 
 @functools.cache

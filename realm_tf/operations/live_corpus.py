@@ -218,6 +218,7 @@ class SyncCorpus(_Change):
             changes = corpus_sync.compare(corpus, manifest)
             print(printable(str(changes)), flush=True)
             if self.dry_run:
+                print("--dry-run: nothing is changed in the corpus, which has")
                 return summary(corpus, changes.manifest)
             changes.check(self.max_removed, self.yes)
             return summary(corpus, changes.apply(corpus))
@@ -309,6 +310,7 @@ class CorpusStatus(Operation):
         for source, each in zip(
             manifest.sources, found["sources"], strict=True
         ):
+            each["newer"] = 0
             if source.kind == FEED:
                 continue
             try:
@@ -383,7 +385,7 @@ def summary(corpus: LiveCorpus, manifest: Manifest) -> dict:
 def _of_counts(counts):
     return (
         f"{counts['documents']:,} documents, {counts['blocks']:,} blocks "
-        f"({counts['blocks_embedded']:,} of them embedded)"
+        f"({counts['blocks_embedded']:,} of them new)"
     )
 
 
@@ -394,7 +396,8 @@ def _of_sources(result):
             f"{each['label']} ({each['path'] or each['kind']}): "
             f"{each['documents']:,} documents, {each['blocks']:,} blocks"
         )
-        if each["synced"] is not None:
+        # A change has just read the others.
+        if each["synced"] is not None and ("newer" in each or each["error"]):
             line += f", synced {_when(each['synced'])}"
         if each.get("newer"):
             line += f", {each['newer']:,} files changed since then"

@@ -82,10 +82,10 @@ async function loadAbout() {
 function showFields(wanted) {
   byId("fields").replaceChildren(
     ...(wanted ? (about?.fields ?? []) : []).flatMap((name) => {
-      const values = about.field_values?.[name] ?? [];
+      const values = about.field_values?.[name] ?? ["\u2026"];
       return [
         element("dt", {}, visible(name)),
-        element("dd", {}, visible(values.join(", ")) || "\u2026"),
+        element("dd", {}, visible(values.join(", ")) || "no document has it"),
       ];
     }),
   );

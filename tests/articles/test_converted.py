@@ -105,6 +105,33 @@ Literal::
 Use \code{a b}\index{c}, \key[x]{Ctrl}\textbar{}{\bf x}. \end{document}""",
             "Use a b, Ctrl|x.",
         ),
+        (
+            "x.tex",
+            r"""\begin{description}\item[Quota] 5 GB.\item Free.\end{description}
+\begin{enumerate}\item[A1] First.\begin{verbatim}
+\item[x] y
+\end{verbatim}\end{enumerate}
+\begin{tabular}{lS[table-format=1.1]C{3cm}}
+Port & Rate & \makecell{Used\\for} \\ \cmidrule(lr){1-2}
+\multicolumn{1}{c}{7410} & 3.5 & reads \\ \cline{1-2} 7411 & 4 & \\
+\end{tabular}
+\begin{tabu} to 3cm {ll} a & \multicolumn{2}{c}{both} \end{tabu}""",
+            "Quota\n5 GB.\nFree.\nA1\nFirst.\n\\item[x] y\n"
+            "Port: 7410; Rate: 3.5; Used for: reads.\nPort: 7411; Rate: 4.\n"
+            "to 3cm ll a & both",
+        ),
+        (
+            "x.rtf",
+            r"""{\rtf1\ansi\ansicpg1251\deff0{\fonttbl{\f0\fcharset204 A;}
+}\f0 \'cf\'f0\'e8\'e2\'e5\'f2 1.5, \u8364?5, \u8364\'88 6,
+ {\uc2\u26085\'93\'fa}, \{\u8211-x\}, \\u8211-x}""",
+            "Привет 1.5, €5, € 6, 日, {–x}, \\u8211-x",
+        ),
+        (
+            "x.rtf",
+            r"{\rtf1\mac caf\'8e: {\uc0 \u960 r \u8364 ?}}",
+            "café: πr €?",
+        ),
     ],
 )
 def test_markup_that_pandoc_knows_in_part(tmp_path, name, content, text):

@@ -91,11 +91,14 @@ def test_markdown_in_sections(tmp_path):
 def test_front_matter_that_is_none(tmp_path, capsys, front_matter, reason):
     path = tmp_path / "page.md"
     path.write_text(f"---\n{front_matter}---\n# Leave\nTake it.\n")
-    assert _read(path) == [("Leave", "Take it.", "")]
+    found = _read(path)
     error = capsys.readouterr().err
     if reason is None:
+        assert found == [("Leave", "Take it.", "")]
         assert not error
     else:
+        text = front_matter.strip()
+        assert found == [("page", text, ""), ("page: Leave", "Take it.", "")]
         (line,) = error.splitlines()
         assert line.startswith(f"warning: {path} begins with front matter")
         assert reason in line

@@ -70,6 +70,12 @@ def _sections(markup):
             id="words as a browser breaks them",
         ),
         pytest.param(
+            "From 2024.<script>no</script><tr>Net.<th>City<th>Stay</tr>"
+            "<p>In <b>euros</b>.</p><tr><td>Oslo<td>160<p hidden>no</tr>",
+            ["From 2024.", "Net.", "In euros.", "City: Oslo; Stay: 160."],
+            id="text beside cells",
+        ),
+        pytest.param(
             "<tr><td>Ask.<table><tr><td>25 days.</table><tr><td><h2>Pay</h2>"
             "On the 24th.",
             ["Ask.", "25 days."],
@@ -137,6 +143,10 @@ def test_roles_and_notices_that_are_no_text():
         (
             "a well-\nknown super<wbr>market<!-- x -->s",
             ["a well-known supermarkets"],
+        ),
+        (
+            "<script>//<![CDATA[\nno //]]></script><p>If <![CDATA[a < b & c]]>.",
+            ["If a < b & c."],
         ),
         (
             "<pre>a<br>b</pre><table><tr><td><pre>c\nd</pre></table>",

@@ -176,7 +176,9 @@ def test_a_change_embeds_what_is_new(tmp_path, model_dir, capsys):
         "changed         2  docs/ada.txt, docs/rivers/nile.md\n"
         "removed         1  docs/rivers/tiber.html\n"
         "the same        2\n"
+        "--dry-run: nothing is changed in the corpus, which has\n"
     )
+    assert "synced" not in told
     assert LiveCorpus(corpus).manifest() == after
     assert cli.main(arguments) == 0
     manifest = LiveCorpus(corpus).manifest()

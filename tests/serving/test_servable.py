@@ -34,6 +34,12 @@ def servable(saved_model):
             r'"__saved_model_init_op" not found. .* {serving_default, slow}',
         ),
         (
+            questions("x"),
+            {"signature": "serving_default_filtered"},
+            "INVALID_ARGUMENT",
+            "Nothing can be filtered here: the corpus has no fields",
+        ),
+        (
             {"steps": np.array(-1, np.int32)},
             {"signature": "slow"},
             "INVALID_ARGUMENT",
