@@ -43,7 +43,7 @@ def build(
         embeddings: `Embeddings`.
         directory: str. Index directory that is being written.
         parameters: dict. `kind`, and the arguments of `build` of that kind.
-        options: of `engine.given_options`. Defaults to `None`: in this
+        options: of `steps.given_options`. Defaults to `None`: in this
             process, without an engine.
 
     Returns:
@@ -56,55 +56,35 @@ def build(
     step = BuildIndex(
         embeddings=embeddings, directory=directory, parameters=parameters
     )
-    if options is None:
-        steps.run_here(step, [None])
-        resumable.raise_error(directory)
-    else:
-        _run_pipeline(step, options)
     path = os.path.join(directory, _RECALL)
+    whole = resumable.Shard(path, 0, embeddings.num_blocks)
+    steps.run_on_shards(step, [whole], options)
     found = json.loads(Path(path).read_text())
     remove(path)
     return tuple(found)
 
 
-def _run_pipeline(step, options):
-    import apache_beam as beam
-
-    from realm_tf.beam_pipelines import execution
-
-    execution.run_pipeline(
-        lambda pipeline: (
-            pipeline
-            | "Start" >> beam.Create([None])
-            | "Build index" >> beam.ParDo(execution.DoStep(step))
-        ),
-        options,
-        step.directory,
-    )
-
-
 @dataclasses.dataclass(eq=False, kw_only=True)
-class BuildIndex(steps.Step):
+class BuildIndex(steps.ShardStep):
     """Writes the files of the index, and what `build` returns.
 
     Args:
         embeddings: `Embeddings`.
-        directory: str. Index directory that is being written.
         parameters: dict. See `build`.
     """
 
+    command = "index"
+    what = "blocks"
+
     embeddings: Embeddings
-    directory: str
     parameters: dict
 
-    def process(self, _):
-        with resumable.reporting(self.directory):
-            rows = write_embeddings(self.embeddings, self.directory)
-            found = 1.0, 0
-            if not index_class(self.parameters["kind"]).ALWAYS_EXACT:
-                found = self._build(rows)
-            path = os.path.join(self.directory, _RECALL)
-            write_text(path, json.dumps(found))
+    def make(self, shard):
+        rows = write_embeddings(self.embeddings, self.directory)
+        found = 1.0, 0
+        if not index_class(self.parameters["kind"]).ALWAYS_EXACT:
+            found = self._build(rows)
+        write_text(shard.path, json.dumps(found))
 
     def _build(self, rows):
         parameters = dict(self.parameters)

@@ -12,14 +12,11 @@ import grpc
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
-from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils import interactive_utils
 from apache_beam.utils.shared import Shared
 
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.steps import ShardStep
-from realm_tf.beam_pipelines.steps import Step
-from realm_tf.beam_pipelines.steps import Tagged
 from realm_tf.errors import InputError
 from realm_tf.errors import Resumable
 
@@ -78,11 +75,6 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
             file=sys.stderr,
         )
     return options
-
-
-def is_on_dask(options: PipelineOptions) -> bool:
-    """Whether Dask runs a pipeline."""
-    return options.view_as(StandardOptions).runner == _DASK_RUNNER
 
 
 def _dask_runner(options):
@@ -170,10 +162,10 @@ class DoStep(beam.DoFn):
     """A step of ours as Beam's.
 
     Args:
-        step: `Step`.
+        step: `ShardStep`.
     """
 
-    def __init__(self, step: Step):
+    def __init__(self, step: ShardStep):
         self._step = step
         self._shared = Shared()
 
@@ -181,27 +173,24 @@ class DoStep(beam.DoFn):
         self._step.setup(self._shared.acquire)
 
     def process(self, element):
-        for each in self._step.process(element) or ():
-            yield TaggedOutput(*each) if isinstance(each, Tagged) else each
+        self._step.process(element)
 
 
-def run_shard_step(
-    step: ShardStep,
-    missing: Sequence[resumable.Shard],
-    options: PipelineOptions | None,
+def run_step(
+    step: ShardStep, missing: Sequence, options: PipelineOptions
 ) -> None:
     """Runs a step on shards; see `run_pipeline`.
 
     Args:
         step: `ShardStep`.
-        missing: sequence of `Shard`.
-        options: `PipelineOptions`, or `None`.
+        missing: sequence of the shards to make.
+        options: `PipelineOptions`.
     """
     run_pipeline(
         lambda pipeline: (
             pipeline
-            | "Ranges" >> beam.Create(missing)
-            | "Share ranges" >> beam.Reshuffle()
+            | "Shards" >> beam.Create(missing)
+            | "Share shards" >> beam.Reshuffle()
             | step.label >> beam.ParDo(DoStep(step))
         ),
         options,

@@ -15,7 +15,7 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.text.blocks import BlockText
 
-# What decides the ids: 32 bytes for every page that has blocks. Digests are
+# What decides the ids: 36 bytes for every page that has blocks. Digests are
 # of the article's id (128 bits: two of 10 million pages agree with a
 # probability of 1e-25) and of its text (64 bits, only compared with its like).
 PAGES = np.dtype(
@@ -23,15 +23,11 @@ PAGES = np.dtype(
         ("id_high", "<u8"),
         ("id_low", "<u8"),
         ("text", "<u8"),
+        ("file", "<i4"),
         ("number", "<i4"),
         ("blocks", "<i4"),
     ]
 )
-# Pages are compared with those of the same bucket: few enough that a part has
-# many of one, enough to compare them in parallel (our choice).
-NUM_BUCKETS = 16
-
-
 _SCHEMA = record_files.schema_of(schema.Block)
 
 
@@ -44,6 +40,11 @@ def _path(directory, part):
 def is_there(directory: str, part: tuple[int, int]) -> bool:
     """Whether a part (file number, number in the file) is written."""
     return Path(_path(directory, part)).exists()
+
+
+def num_written(directory: str) -> int:
+    """How many parts a directory has."""
+    return len(list(Path(directory).glob(f"{'[0-9]' * 5}-*")))
 
 
 def read_pages(
@@ -72,11 +73,17 @@ def read_blocks(directory: str, part: tuple[int, int]) -> pyarrow.Table:
 class PartWriter:
     """Collects a part.
 
+    Args:
+        directory: str. Where it goes.
+        part: (file number, number in the file).
+
     Attributes:
         counts: Counter. What is counted of the pages.
     """
 
-    def __init__(self):
+    def __init__(self, directory: str, part: tuple[int, int]):
+        self._directory = directory
+        self._part = part
         self.counts = collections.Counter()
         self._pages = []
         self._tables = [_SCHEMA.empty_table()]
@@ -92,6 +99,7 @@ class PartWriter:
                     int.from_bytes(digest[:8], "big"),
                     int.from_bytes(digest[8:16], "big"),
                     int.from_bytes(text_digest[:8], "big"),
+                    self._part[0],
                     page.number,
                     len(blocks),
                 )
@@ -114,12 +122,46 @@ class PartWriter:
         )
         self._tables.append(table)
 
-    def write(self, directory: str, part: tuple[int, int]) -> None:
-        """Writes the part (file number, number in the file)."""
+    def write(self) -> None:
+        """Writes the part, which appears whole or not at all."""
         pages = np.array(self._pages, dtype=PAGES).tobytes()
         summary = {
             "pages": base64.b64encode(pages).decode("ascii"),
             "counts": self.counts,
         }
-        path = _path(directory, part)
+        path = _path(self._directory, self._part)
         record_files.write(path, self._tables, summary=summary)
+
+
+def write_table(path: str, tables: list[np.ndarray], counts: dict) -> None:
+    """Writes the pages of several parts, without their blocks.
+
+    Args:
+        path: str.
+        tables: list of arrays of `PAGES`.
+        counts: dict. What is counted of these pages.
+    """
+    pages = np.concatenate([np.zeros(0, PAGES), *tables])
+    table = pyarrow.table({name: pages[name] for name in PAGES.names})
+    record_files.write(path, [table], summary=counts)
+
+
+def read_tables(paths: list[str]) -> tuple[np.ndarray, collections.Counter]:
+    """The pages of all parts, in their order, and what is counted of them.
+
+    Args:
+        paths: list of str. Those of `write_table`.
+
+    Returns:
+        array of `PAGES` and Counter.
+    """
+    found, counts = [np.zeros(0, PAGES)], collections.Counter()
+    for path in paths:
+        table = record_files.open_file(path).read_all()
+        pages = np.empty(len(table), PAGES)
+        for name in PAGES.names:
+            pages[name] = table[name]
+        found.append(pages)
+        counts.update(record_files.read_summary(path))
+    pages = np.concatenate(found)
+    return pages[np.lexsort((pages["number"], pages["file"]))], counts

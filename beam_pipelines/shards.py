@@ -1,18 +1,16 @@
-"""The final shards of blocks: which blocks they hold, and their ids."""
+"""The final shards of blocks, with their ids."""
 
 import dataclasses
 import itertools
-import os
-from collections.abc import Iterator
+import operator
 
 import numpy as np
 import pyarrow
 
 from realm_tf.artifacts import record_files
-from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
-from realm_tf.beam_pipelines.steps import Step
+from realm_tf.beam_pipelines.steps import ShardStep
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 
@@ -36,90 +34,25 @@ COUNTERS = (
 PREFIX = "blocks"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BlockShard(resumable.Shard):
-    """The contents of one output shard; rows are block ids.
-
-    Args:
-        parts: tuple of (part, blocks to skip, page numbers to leave out).
-    """
-
-    parts: tuple[tuple[tuple[int, int], int, frozenset[int]], ...]
-
-
-def plan_shards(
-    _,
-    counts: dict,
-    dropped: list,
-    *,
-    output: str,
-    directory: str,
-    blocks_per_shard: int,
-) -> Iterator[BlockShard]:
-    """Divides all blocks, in their order, into shards of equal size.
-
-    Args:
-        counts: dict. Part to its number of blocks, dropped pages left out.
-        dropped: list of (part, page number). The dropped pages.
-        output: str. Where the shards go.
-        directory: str. Where the parts are.
-        blocks_per_shard: int. At most.
-
-    Yields:
-        `BlockShard`; nothing once some worker has reported an error.
-    """
-    if resumable.has_error(directory):
-        return
-    pages = {}
-    for part, number in dropped:
-        pages.setdefault(part, set()).add(number)
-    ordered = sorted(counts)
-    starts = [0, *itertools.accumulate(counts[part] for part in ordered)]
-    total = starts[-1]
-    num_shards = -(-total // blocks_per_shard)
-    if not total:
-        return
-    for shard in resumable.plan_shards(
-        os.path.join(output, PREFIX),
-        record_files.ENDING,
-        [total * number // num_shards for number in range(num_shards + 1)],
-    ):
-        yield BlockShard(
-            **vars(shard),
-            parts=tuple(
-                (
-                    part,
-                    max(0, shard.start - start),
-                    frozenset(pages.get(part, ())),
-                )
-                for part, (start, end) in zip(
-                    ordered, itertools.pairwise(starts), strict=True
-                )
-                if max(start, shard.start) < min(end, shard.limit)
-            ),
-        )
-
-
 @dataclasses.dataclass(eq=False, kw_only=True)
-class WriteBlocks(Step):
-    """Writes a `BlockShard` that no interrupted run has completed.
+class WriteBlocks(ShardStep):
+    """Writes a `plans.BlockShard`.
 
     A shard is begun beside the parts, so that a worker which outlives a killed
     run cannot finish one once the parts of that run are gone.
 
     Args:
-        directory: str. Where the parts are.
         packing: `blocks.Packing`.
         unknown_id: int. The wordpiece of unknown words, which is counted.
     """
 
-    directory: str
+    command = "chunk"
+    what = "blocks"
+
     packing: blocks.Packing
     unknown_id: int
 
-    def process(self, shard: BlockShard):
-        if Path(shard.path).exists():
-            return
+    def make(self, shard):
         table = pyarrow.concat_tables(self._blocks(shard))
         number = table.schema.get_field_index("block_id")
         ids = pyarrow.array(range(shard.start, shard.start + len(table)))
@@ -134,16 +67,13 @@ class WriteBlocks(Step):
         )
 
     def _blocks(self, shard):
-        """Yields the blocks of the parts, those of dropped pages left out."""
-        missing = shard.limit - shard.start
-        for part, skip, dropped_pages in shard.parts:
-            pages, _ = parts.read_pages(self.directory, part)
-            is_kept = ~np.isin(pages["number"], list(dropped_pages))
-            chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
-            chosen = chosen[skip : skip + missing]
-            missing -= len(chosen)
+        """Yields the rows of the parts."""
+        for part, runs in itertools.groupby(
+            shard.runs, key=operator.itemgetter(0)
+        ):
             table = parts.read_blocks(self.directory, part)
-            yield record_files.some_rows(table, chosen)
+            for _, low, high in runs:
+                yield table.slice(low, high - low)
 
     def _count(self, table):
         """Counters, and wordpieces of the longest block with its title."""

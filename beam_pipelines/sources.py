@@ -1,11 +1,13 @@
 """What a pipeline reads: the files, and how workers share them."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.artifacts import record_files
 from realm_tf.errors import InputError
 
 # Enough pages to make opening a file cheap, few enough to share them out.
@@ -16,22 +18,35 @@ _INDEX_NAME = re.compile(r"-multistream-index\d*\.txt[^/]*$")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """An input file, or every so many-th part of one.
+    """An input file.
 
     Args:
         file_number: int. Rank of the file among the inputs.
         path: str.
         format: str. One of `readers.FORMATS`.
-        stride: int. The file is shared among so many elements.
-        remainder: int. This one takes the parts whose number, divided by
-            `stride`, leaves this.
     """
 
     file_number: int
     path: str
     format: str
-    stride: int = 1
-    remainder: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """Every so many-th part of an input file.
+
+    Args:
+        path: str. The table of its pages, written when its parts are.
+        source: `Source`.
+        stride: int. Among so many the file is shared.
+        remainder: int. Which of them this is: it takes the parts whose number,
+            divided by `stride`, leaves this.
+    """
+
+    path: str
+    source: Source
+    stride: int
+    remainder: int
 
 
 def find(patterns: Sequence[str], format: str | None = None) -> list[Source]:
@@ -59,24 +74,26 @@ def find(patterns: Sequence[str], format: str | None = None) -> list[Source]:
     ]
 
 
-def make_sources(inputs: list[Source], num_workers: int) -> list[Source]:
+def make_shares(
+    inputs: list[Source], num_workers: int, directory: str
+) -> list[Share]:
     """Divides the inputs among workers.
 
     A file is read by as many workers as its share of all bytes gives it, at
-    least one. Each of them keeps every so many-th part. The number of workers
-    does not change the result.
+    least one. The number of workers does not change the result.
 
     Args:
-        inputs: list of `Source`. Whole files.
+        inputs: list of `Source`.
         num_workers: int.
+        directory: str. Where the tables of pages go.
     """
     sizes = [pages.file_state(source.path)[1] for source in inputs]
     total = max(1, sum(sizes))
     found = []
     for source, size in zip(inputs, sizes, strict=True):
         stride = max(1, round(num_workers * size / total))
-        found += [
-            dataclasses.replace(source, stride=stride, remainder=remainder)
-            for remainder in range(stride)
-        ]
+        for remainder in range(stride):
+            name = f"pages-{source.file_number:05d}-{remainder}-of-{stride}"
+            path = os.path.join(directory, f"{name}{record_files.ENDING}")
+            found.append(Share(path, source, stride, remainder))
     return found

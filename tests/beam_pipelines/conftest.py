@@ -9,7 +9,7 @@ from beam_runs import chunk
 from beam_runs import dump
 from beam_runs import page
 
-from realm_tf.beam_pipelines import transforms
+from realm_tf.beam_pipelines import sources
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def inputs(tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     # Parts, and duplicates in others, without thousands of pages.
-    monkeypatch.setattr(transforms, "PAGES_PER_PART", 2)
+    monkeypatch.setattr(sources, "PAGES_PER_PART", 2)
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ DRIVER = '''
 import json, os, signal, sys
 
 from realm_tf.beam_pipelines import chunk_wikipedia
-from realm_tf.beam_pipelines import transforms
+from realm_tf.beam_pipelines import sources
 from realm_tf.operations.chunk import Chunk
 
 arguments, output = json.loads(sys.argv[1])
-transforms.PAGES_PER_PART = 3
+sources.PAGES_PER_PART = 3
 chunk_wikipedia.BLOCKS_PER_SHARD = 6
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 

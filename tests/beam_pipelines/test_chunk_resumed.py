@@ -114,6 +114,24 @@ def test_what_has_changed_since_an_interruption_is_made_again(
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
 
+def test_a_part_that_is_gone_is_never_trusted(
+    tmp_path, vocab, inputs, small_parts, monkeypatch
+):
+    output = str(tmp_path / "out")
+    _interrupted(monkeypatch, inputs, output, vocab)
+    (shard,) = glob.glob(f"{output}.partial/blocks-00000*")
+    os.remove(shard)
+    for path in glob.glob(f"{output}.partial/parts-*/0*"):
+        os.remove(path)
+    with pytest.raises(InputError, match=r"arrow is missing"):
+        chunk(inputs, output, vocab, per_shard=4)
+    # Nothing is left, so all is made again.
+    chunk(inputs, output, vocab, per_shard=4)
+    expected = str(tmp_path / "expected")
+    chunk(inputs, expected, vocab, per_shard=4)
+    assert shard_bytes(output) == shard_bytes(expected)
+
+
 @pytest.mark.parametrize(
     "where",
     [

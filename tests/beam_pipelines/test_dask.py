@@ -20,29 +20,19 @@ from realm_tf.errors import InputError
 
 def test_the_short_name_will_do():
     options = execution.pipeline_options(["--runner=DaskRunner"])
-    assert execution.is_on_dask(options)
     all_options = options.get_all_options()
+    assert all_options["runner"].endswith("dask_runner.DaskRunner")
     assert all_options["partition_size"] == 1
     options = execution.pipeline_options(
         ["--runner=DaskRunner", "--dask_npartitions=7"]
     )
     assert options.get_all_options()["partition_size"] is None
-    assert not execution.is_on_dask(execution.pipeline_options())
 
 
 def test_without_dask_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask.distributed", None)
     with pytest.raises(InputError, match=r"pip install 'realm-tf\[dask\]'"):
         execution.pipeline_options(["--runner=DaskRunner"])
-
-
-def test_chunk_is_refused(articles_path, vocabulary_path, tmp_path, capsys):
-    output = str(tmp_path / "blocks")
-    command = f"chunk --input {articles_path} --vocab {vocabulary_path}"
-    words = [*command.split(), "--output", output, "--runner=DaskRunner"]
-    assert cli.main(words) == 2
-    assert "chunk cannot run on Dask" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -75,14 +65,22 @@ def dask(tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_workers_of_which_one_is_killed(
-    dask, tmp_path, model_dir, blocks_dir, embeddings_dir
+    dask,
+    tmp_path,
+    articles_path,
+    vocabulary_path,
+    model_dir,
+    blocks_dir,
+    embeddings_dir,
 ):
     """Its shards are made by the other; all is what the direct runner makes."""
     options, workers, logs = dask
     path = str(tmp_path)
     direct = f"{path}/direct"
     annotate = f"annotate --blocks {blocks_dir} --tagger rules"
+    chunk = f"chunk --input {articles_path} --vocab {vocabulary_path}"
     assert cli.main(f"{annotate} --output {direct}".split()) == 0
+    assert cli.main(f"{chunk} --output {direct}-blocks".split()) == 0
     embed = (
         f"embed --model {model_dir} --blocks {blocks_dir} --rows-per-shard 1 "
         f"--output {path}/rows"
@@ -101,6 +99,7 @@ def test_two_workers_of_which_one_is_killed(
     expected = Embeddings(embeddings_dir).read()
     np.testing.assert_allclose(rows.read(), expected, atol=1e-5)
     for command, expected in (
+        (f"{chunk} --output {path}/blocks", f"{direct}-blocks"),
         (f"{annotate} --output {path}/annotated", direct),
         (
             f"embed --model {model_dir} --blocks {blocks_dir} "

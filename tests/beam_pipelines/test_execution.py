@@ -58,7 +58,7 @@ def test_only_runners_elsewhere_log(runner, tmp_path, caplog, monkeypatch):
     assert logged == (runner == "FlinkRunner")
 
 
-def test_one_shard_needs_no_engine(
+def test_beam_runs_only_if_it_is_asked_to(
     tmp_path, monkeypatch, articles_path, vocabulary_path, model_dir
 ):
     def run_pipeline(*arguments):
@@ -68,7 +68,12 @@ def test_one_shard_needs_no_engine(
     blocks = Chunk(
         input=articles_path, vocab=vocabulary_path, output=tmp_path / "blocks"
     ).run()
-    embed = Embed(model=model_dir, blocks=blocks, output=tmp_path / "rows")
+    embed = Embed(
+        model=model_dir,
+        blocks=blocks,
+        output=tmp_path / "rows",
+        rows_per_shard=2,
+    )
     rows = embed.run()
     index = BuildIndex(
         embeddings=rows, kind="ivf", output=tmp_path / "index"
@@ -76,5 +81,7 @@ def test_one_shard_needs_no_engine(
     assert index.num_blocks == rows.num_blocks == blocks.num_blocks > 1
     with pytest.raises(LookupError, match="Beam runs"):
         dataclasses.replace(
-            embed, output=str(tmp_path / "more"), rows_per_shard=1
+            embed,
+            output=str(tmp_path / "more"),
+            beam_options=("--direct_num_workers=1",),
         ).run()

@@ -8,9 +8,9 @@ from realm_tf.beam_pipelines import resumable
 
 
 def test_a_part_without_blocks(tmp_path):
-    writer = parts.PartWriter()
+    writer = parts.PartWriter(str(tmp_path), (0, 0))
     writer.counts["dropped_redirect"] += 1
-    writer.write(str(tmp_path), (0, 0))
+    writer.write()
     pages, counts = parts.read_pages(str(tmp_path), (0, 0))
 
     assert len(pages) == len(parts.read_blocks(str(tmp_path), (0, 0))) == 0

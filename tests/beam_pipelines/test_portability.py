@@ -44,16 +44,19 @@ GOOGLE_CLOUD = [
 COMMANDS = {
     "chunk": (
         "--input gs://bucket/articles.jsonl --vocab gs://bucket/vocab.txt",
-        {"Chunk pages", "Keep first", "Plan shards", "Write blocks"},
+        {"Chunk articles"},
     ),
-    "annotate": ("--blocks gs://bucket/blocks --tagger rules", {"Annotate"}),
+    "annotate": (
+        "--blocks gs://bucket/blocks --tagger rules",
+        {"Annotate passages"},
+    ),
     "embed": (
         "--model gs://bucket/model --blocks gs://bucket/blocks",
-        {"Embed"},
+        {"Embed blocks"},
     ),
     "index": (
         "--embeddings gs://bucket/embeddings --kind brute_force",
-        {"Build index"},
+        {"Index blocks"},
     ),
 }
 OUTPUT = "gs://bucket/output"

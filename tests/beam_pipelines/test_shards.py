@@ -1,12 +1,12 @@
 import os
 
-import numpy as np
 import pytest
 
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import plans
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.errors import InputError
@@ -16,75 +16,27 @@ BLOCK = blocks.BlockText("A b.", [9], [1, 2], [0, 2], [1, 4], [0], [0], [1])
 LONG = blocks.BlockText("C.", [9], [3] * 7, [0] * 7, [2] * 7, [0], [], [])
 
 
-def plan_shards(counts, dropped=(), **kwargs):
-    return list(
-        shards.plan_shards(
-            None, counts, dropped, output="out", directory="parts", **kwargs
-        )
-    )
-
-
-def test_plans_cover_all_blocks_once():
-    generator = np.random.default_rng(2)
-    for _ in range(200):
-        counts = {
-            (file, part): int(generator.integers(0, 9))
-            for file in range(3)
-            for part in range(int(generator.integers(0, 4)))
-        }
-        expected = [
-            (part, number)
-            for part in sorted(counts)
-            for number in range(counts[part])
-        ]
-        plans = plan_shards(
-            counts, blocks_per_shard=int(generator.integers(1, 9))
-        )
-        found = []
-        for plan in plans:
-            missing = plan.limit - plan.start
-            assert plan.start == len(found)
-            for part, skip, _ in plan.parts:
-                limit = min(skip + missing, counts[part])
-                assert limit > skip
-                found += [(part, number) for number in range(skip, limit)]
-                missing -= limit - skip
-            assert missing == 0
-        sizes = [plan.limit - plan.start for plan in plans]
-
-        assert found == expected
-        assert not sizes or max(sizes) - min(sizes) <= 1
-
-
-def test_number_of_shards():
-    counts = {(0, 0): 10}
-
-    assert len(plan_shards(counts, blocks_per_shard=4)) == 3
-    assert len(plan_shards(counts, blocks_per_shard=5)) == 2
-    assert plan_shards({}, blocks_per_shard=3) == []
-
-
 @pytest.fixture
 def written(tmp_path):
     """Two parts: pages 1 and 2 with two blocks each, page 3 with one."""
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        writer = parts.PartWriter()
+        writer = parts.PartWriter(directory, part)
         for number in numbers:
             found = [BLOCK, LONG][: 3 - number // 2]
             page = Page(number, "here", f"id{number}", f"T{number}", "x")
             writer.add([(page, found[: 1 if number == 3 else 2])])
-        writer.write(directory, part)
+        writer.write()
     return directory
 
 
-def block_shard(tmp_path, start, limit, *held):
-    return shards.BlockShard(
+def block_shard(tmp_path, start, limit, *runs):
+    return plans.BlockShard(
         path=str(tmp_path / "blocks-0.arrow"),
         start=start,
         limit=limit,
-        parts=held,
+        runs=runs,
     )
 
 
@@ -97,7 +49,7 @@ def write_step(directory, **packing):
 def test_write_blocks(tmp_path, written):
     shard = block_shard(
         *(tmp_path, 40, 43),
-        *(((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
+        *(((0, 0), 2, 4), ((0, 1), 0, 1)),
     )
     write = write_step(written, max_length=10)
     write.process(shard)
@@ -123,24 +75,20 @@ def test_write_blocks(tmp_path, written):
         # 3 special ones, 1 of the title, 7 of the text.
         "overlong_sentences": 2,
     }
-    # The second time it is not made.
-    before = os.stat(shard.path).st_mtime_ns
-    write.process(shard)
-    assert os.stat(shard.path).st_mtime_ns == before
     assert sorted(os.listdir(tmp_path)) == ["blocks-0.arrow", "parts"]
 
 
 def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
-    shard = block_shard(tmp_path, 0, 1, ((0, 1), 0, frozenset()))
+    shard = block_shard(tmp_path, 0, 1, ((0, 1), 0, 1))
     os.rename(written, tmp_path / "other")
 
     with pytest.raises(InputError, match="is missing"):
-        write_step(written).process(shard)
+        write_step(written).make(shard)
     assert os.listdir(tmp_path) == ["other"]
 
 
 def test_a_shard_that_lacks_a_block_is_none(tmp_path, written):
-    shard = block_shard(tmp_path, 0, 9, ((0, 1), 0, frozenset()))
+    shard = block_shard(tmp_path, 0, 9, ((0, 1), 0, 1))
     with pytest.raises(RuntimeError, match="expected 9 records, found 1"):
         write_step(written).process(shard)
     assert os.listdir(tmp_path) == ["parts"]

@@ -13,7 +13,7 @@ def write(path, size):
 
 
 def shares(found):
-    return [(s.file_number, s.stride, s.remainder) for s in found]
+    return [(s.source.file_number, s.stride, s.remainder) for s in found]
 
 
 def test_files_are_shared_by_their_size(tmp_path):
@@ -26,7 +26,7 @@ def test_files_are_shared_by_their_size(tmp_path):
             sources.Source(number, path, JSONL)
             for number, path in enumerate(paths)
         ]
-        return shares(sources.make_sources(inputs, num_workers))
+        return shares(sources.make_shares(inputs, num_workers, "parts"))
 
     assert make([big], 1) == [(0, 1, 0)]
     assert make([big], 3) == [(0, 3, 0), (0, 3, 1), (0, 3, 2)]
