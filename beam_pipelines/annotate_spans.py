@@ -11,8 +11,8 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.engine import run_on_shards
 from realm_tf.beam_pipelines.steps import ShardStep
-from realm_tf.beam_pipelines.steps import run_on_shards
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.text.blocks import is_overlong
@@ -54,7 +54,7 @@ def write_passages(
         tagger: dict. Arguments of `taggers.make_tagger`.
         has_block_ids: bool. Whether the passages are blocks of the knowledge
             corpus.
-        options: of `steps.given_options`. Defaults to `None`.
+        options: of `engine.given_options`. Defaults to `None`.
 
     Returns:
         dict: `counts`, `num_passages`, `shard_rows` and `fingerprint`.

@@ -19,6 +19,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
+from realm_tf.beam_pipelines import engine
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import steps
 from realm_tf.retrieval.brute_force import BruteForce
@@ -43,7 +44,7 @@ def build(
         embeddings: `Embeddings`.
         directory: str. Index directory that is being written.
         parameters: dict. `kind`, and the arguments of `build` of that kind.
-        options: of `steps.given_options`. Defaults to `None`: in this
+        options: of `engine.given_options`. Defaults to `None`: in this
             process, without an engine.
 
     Returns:
@@ -58,7 +59,7 @@ def build(
     )
     path = os.path.join(directory, _RECALL)
     whole = resumable.Shard(path, 0, embeddings.num_blocks)
-    steps.run_on_shards(step, [whole], options)
+    engine.run_on_shards(step, [whole], options)
     found = json.loads(Path(path).read_text())
     remove(path)
     return tuple(found)

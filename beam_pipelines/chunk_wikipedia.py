@@ -20,7 +20,7 @@ from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import transforms
-from realm_tf.beam_pipelines.steps import run_on_shards
+from realm_tf.beam_pipelines.engine import run_on_shards
 
 # About 15 MB a shard at 288 wordpieces (our choice): shards are also what
 # workers share.
@@ -41,7 +41,7 @@ def write_blocks(
     Args:
         stage: `Stage`. Removed again if the input holds a mistake.
         inputs: list of `Source`. See `sources.find`.
-        options: of `steps.given_options`. Defaults to `None`.
+        options: of `engine.given_options`. Defaults to `None`.
         **reading: further arguments of `transforms.ChunkPages`.
 
     Returns:

@@ -11,8 +11,8 @@ from realm_tf.artifacts.array_files import write_array
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.engine import run_on_shards
 from realm_tf.beam_pipelines.steps import ShardStep
-from realm_tf.beam_pipelines.steps import run_on_shards
 
 
 def write_shards(
@@ -34,7 +34,7 @@ def write_shards(
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
         precision: str. See `model_directory.load`.
-        options: of `steps.given_options`. Defaults to `None`.
+        options: of `engine.given_options`. Defaults to `None`.
 
     Returns:
         `(names, counts)`: names of all shards, and how many `shards` there

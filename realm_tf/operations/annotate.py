@@ -86,9 +86,9 @@ class Annotate(Computing):
         """
         self.parents()
         from realm_tf.beam_pipelines import annotate_spans
-        from realm_tf.beam_pipelines import steps
+        from realm_tf.beam_pipelines import engine
 
-        options = steps.given_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         tagger = {**self.tagger_arguments, "precision": self.computes_in}
         if self.tagger == taggers.BERT:
             tagger["tagger_model"] = absolute(self.tagger_model)

@@ -73,10 +73,10 @@ class BuildIndex(Operation):
                 number is wrong.
         """
         from realm_tf.beam_pipelines import build_index
-        from realm_tf.beam_pipelines import steps
+        from realm_tf.beam_pipelines import engine
 
         parameters = self.parameters()
-        options = steps.given_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         self.embeddings.check_files()
         with self.write(by_workers=True) as stage:
             recall, num_queries = build_index.build(

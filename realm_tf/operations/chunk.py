@@ -167,9 +167,9 @@ class Chunk(Operation):
         # Whatever is wrong shows here, before Beam and TensorFlow are loaded.
         self.parameters()
         from realm_tf.beam_pipelines import chunk_wikipedia
-        from realm_tf.beam_pipelines import steps
+        from realm_tf.beam_pipelines import engine
 
-        options = steps.given_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         contents = self.contents()
         with self.write(resumable=True, by_workers=True) as stage:
             found = chunk_wikipedia.write_blocks(

@@ -57,11 +57,11 @@ class Embed(Computing):
                 damaged, or a number is not positive.
         """
         from realm_tf.beam_pipelines import embed_blocks
-        from realm_tf.beam_pipelines import steps
+        from realm_tf.beam_pipelines import engine
 
         self.check_least(1, "batch_size", "rows_per_shard")
         matching.check_vocabulary(self.blocks, self.model)
-        options = steps.given_options(self.beam_options)
+        options = engine.given_options(self.beam_options)
         with self.write(resumable=True, by_workers=True) as stage:
             names, counts = embed_blocks.write_shards(
                 self.model,
