@@ -122,22 +122,23 @@ class FineTune(Training):
 
         from realm_tf.answering.corpus import Corpus
         from realm_tf.models import model_directory
+        from realm_tf.training import devices
         from realm_tf.training import fine_tuning
         from realm_tf.training import hosts
 
         hosts.stay_alone(self.command)
         self.check()
-        # Before the model, whose dropout draws its seeds when it is made.
-        keras.utils.set_random_seed(self.settings.seed)
-        corpus = Corpus.load(
-            self.model,
-            self.blocks,
-            self.index,
-            precision=self.computes_in,
-            for_training=True,
-        )
-        fine_tuning.check(self.settings, corpus.loaded.model, self.model)
-        with self.write() as stage:
+        with devices.use_all(self.settings.batch_size), self.write() as stage:
+            # Before the model, whose dropout draws its seeds when it is made.
+            keras.utils.set_random_seed(self.settings.seed)
+            corpus = Corpus.load(
+                self.model,
+                self.blocks,
+                self.index,
+                precision=self.computes_in,
+                for_training=True,
+            )
+            fine_tuning.check(self.settings, corpus.loaded.model, self.model)
             run = fine_tuning.FineTuning(
                 corpus,
                 self.settings,

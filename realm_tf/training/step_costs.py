@@ -86,9 +86,6 @@ def plan(*, what, recipe, config, num_blocks, topology) -> dict:
         see `costs`.
     """
     all_devices = devices_of(topology)
-    if what == "finetune":
-        # Its command has one.
-        all_devices = all_devices[:1]
 
     @functools.cache
     def costs_of(batch_size):

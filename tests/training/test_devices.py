@@ -1,3 +1,5 @@
+import json
+
 import eight_devices
 import pytest
 
@@ -103,4 +105,76 @@ def test_a_refresh_uses_all_devices(number):
     """Operations a device that are needed, of those that it computes."""
     pytest.importorskip("jax")
     shown = eight_devices.run(_EMBEDDED, number=number)
+    assert 0.9 < float(shown.split()[-1]) <= 1.02
+
+
+_FINE_TUNED = """
+    import json, sys
+    from realm_tf.operations.fine_tune import FineTune
+
+    model, blocks, index, questions, output = sys.argv[1:]
+    made = FineTune(
+        recipe="tiny",
+        set=("batch_size=8", "dropout=0.0", "refresh_every=1", "num_epochs=2"),
+        model=model,
+        blocks=blocks,
+        index=index,
+        questions=[questions],
+        dev=questions,
+        output=output,
+    ).run(verbose=0)
+    print(json.dumps(made.metadata["history"]))
+"""
+
+
+@pytest.mark.slow
+def test_fine_tuning_on_eight_devices_is_that_on_one(open_qa_world, tmp_path):
+    pytest.importorskip("jax")
+    world = (
+        *map(open_qa_world.get, ("model", "blocks", "exact")),
+        *open_qa_world["questions"],
+    )
+    histories = []
+    for number in (1, 8):
+        output = str(tmp_path / str(number))
+        shown = eight_devices.run(_FINE_TUNED, *world, output, number=number)
+        histories.append(json.loads(shown.splitlines()[-1]))
+    for one, eight in zip(*histories, strict=True):
+        assert eight == pytest.approx(one, abs=1e-4)
+
+
+_FINE_TUNING_STEP = """
+    import jax
+    from realm_tf.configs import finetune
+    from realm_tf.training import step_costs
+
+    step_costs._add_memory = lambda numbers, compiled, device: (
+        compiled.cost_analysis(), ""
+    )
+    encoder = dict(
+        vocabulary_size=60, num_layers=1, num_heads=2, hidden_dim=64,
+        intermediate_dim=256,
+    )
+    tower = {"encoder": encoder, "projection_dim": 16}
+    config = dict(
+        query_embedder=tower, block_embedder=tower, share_embedders=True,
+        reader={"encoder": encoder}, masked_lm_head=False, score_scale=1.0,
+    )
+    recipe = finetune.RECIPES["tiny"].replace(batch_size=16)
+    alone, shared = (
+        step_costs.costs(
+            step_costs.STEPS["finetune"], recipe, config, 500, used
+        )[0]["flops"]
+        for used in (jax.devices()[:1], jax.devices())
+    )
+    print(alone / len(jax.devices()) / shared)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [4, 8])
+def test_fine_tuning_uses_all_devices(number):
+    """Operations a device that are needed, of those that it computes."""
+    pytest.importorskip("jax")
+    shown = eight_devices.run(_FINE_TUNING_STEP, number=number)
     assert 0.9 < float(shown.split()[-1]) <= 1.02
