@@ -75,14 +75,20 @@ def run(layer, x, **arguments):
         return x
     import jax
 
+    def compute(x, values):
+        return layer.compute(x, *values, **arguments), None
+
+    if arguments["training"] and not layer.recompute:
+        # The compiler drops nothing of what a loop keeps for the backward pass.
+        compute = jax.checkpoint(
+            compute,
+            prevent_cse=False,
+            policy=jax.checkpoint_policies.dots_saveable,
+        )
     for _, group in itertools.groupby(layers, lambda layer: layer.trainable):
         values = [_values(each, x, arguments) for each in group]
         stacked = jax.tree.map(lambda *each: ops.stack(each), *values)
-        x, _ = jax.lax.scan(
-            lambda x, values: (layer.compute(x, *values, **arguments), None),
-            x,
-            stacked,
-        )
+        x, _ = jax.lax.scan(compute, x, stacked)
     return x
 
 
