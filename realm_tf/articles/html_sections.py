@@ -15,13 +15,7 @@ _UNREAD = re.compile(
     "(?:script|style|noscript|template|svg|iframe|nav|title|object|audio|video"
     "|canvas|datalist)$"
 )
-_UNREAD_ROLES = (
-    "navigation",
-    "search",
-    "menu",
-    "menubar",
-    "toolbar",
-)
+_UNREAD_ROLES = ("navigation", "search", "menu", "menubar", "toolbar")
 _UNREAD_NAME = re.compile(
     r"(?:^|\s)(?:headerlink|footnote-back|linenos|lineno|linenodiv|breadcrumbs?|skip-?link"
     r"|[\w-]*(?:cookie|consent|gdpr)[\w-]*"
@@ -75,9 +69,7 @@ class Section:
     lines: list[str] = dataclasses.field(default_factory=list)
 
 
-def read(
-    markup: str,
-) -> tuple[str, list[Section], dict[str, list[str]]]:
+def read(markup: str) -> tuple[str, list[Section], dict[str, list[str]]]:
     """The title of a page, its sections in their order, and its metadata.
 
     Navigation, headers and footers of the page, notices about cookies, scripts
@@ -131,10 +123,7 @@ def _with_text(sections):
 def _parsed(markup, *, again=True):
     """The tree of a page, or `None` if it is empty."""
     parser = lxml.html.HTMLParser(
-        encoding="utf-8",
-        huge_tree=True,
-        remove_comments=True,
-        remove_pis=True,
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
     try:
         # As bytes: lxml refuses text that declares an encoding.

@@ -15,6 +15,7 @@ is replaced: a reader sees one state or the other. A block keeps its id in all
 states, and no other block gets it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -397,6 +398,22 @@ class LiveCorpus:
             f"again with `realm corpus create NEW --model {before['model']} "
             f"--documents {' '.join(before['documents'])}`."
         )
+
+    def locked(self):
+        """Nobody else makes a state meanwhile; as of `artifact.locked`."""
+        return artifact.locked(os.path.join(self.path, ""))
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Manifest]:
+        """Yields the current state, which nobody else changes meanwhile.
+
+        Raises:
+            InputError: as of `manifest`, or if somebody does.
+        """
+        # A directory that is no corpus gets no lock.
+        self.manifest()
+        with self.locked():
+            yield self.manifest()
 
     def model(self, settings: dict) -> Model:
         """The model that a corpus was made with, also where both have moved.

@@ -14,7 +14,6 @@ from typing import Literal
 from realm_tf.articles import collecting
 from realm_tf.articles import sources as places
 from realm_tf.articles.sources import Source
-from realm_tf.artifacts.artifact import locked
 from realm_tf.artifacts.live_corpus import Article
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
@@ -77,22 +76,22 @@ class Changes:
         Raises:
             InputError: if the answer is no, or nobody can be asked.
         """
-        sources = {each.label: each for each in self.manifest.sources}
         owner = {each.document: each.source for each in self.before.values()}
-        num_before = collections.Counter(owner.values())
-        removed = collections.defaultdict(list)
-        for name in self.documents["removed"]:
-            removed[owner[name]].append(name)
-        for label in sources.keys() & removed.keys():
-            num, num_all = len(removed[label]), num_before[label]
+        for source in self.manifest.sources:
+            own = {
+                name for name, label in owner.items() if label == source.label
+            }
+            removed = sorted(own.intersection(self.documents["removed"]))
+            num, num_all = len(removed), len(own)
             limit = _MOST_REMOVED * num_all if most is None else most
-            if most == ALL or num < num_all and (is_sure or num <= limit):
+            is_part = not num or num < num_all and (is_sure or num <= limit)
+            if most == ALL or is_part:
                 continue
-            shown = ", ".join(removed[label][:_NUM_SHOWN])
+            shown = ", ".join(removed[:_NUM_SHOWN])
             word = ALL if num == num_all else "yes"
             text = (
-                f"{num:,} of the {num_all:,} documents of {label} "
-                f"({sources[label].path}) would be removed: {shown}"
+                f"{num:,} of the {num_all:,} documents of {source.label} "
+                f"({source.path}) would be removed: {shown}"
                 f"{', ...' if num > _NUM_SHOWN else ''}"
             )
             asked = f"{text}.\nType {word} if they shall be: "
@@ -267,9 +266,7 @@ class Corpus(LiveCorpus):
             InputError: if the directory is no corpus, a mapping lacks one of
                 these, or no document is left.
         """
-        self.manifest()
-        with locked(os.path.join(self.path, "corpus")):
-            manifest = self.manifest()
+        with self.changing() as manifest:
             others = [e for e in manifest.sources if e.kind != places.FEED]
             feeds = [e for e in manifest.sources if e.kind == places.FEED]
             label = places.unique("feed", [e.label for e in others])

@@ -1,6 +1,5 @@
 """`realm corpus create`, `sync`, `compact` and `status`."""
 
-import contextlib
 import dataclasses
 import datetime
 import os
@@ -12,7 +11,6 @@ from typing import Literal
 import tyro
 
 from realm_tf.articles.sources import FEED
-from realm_tf.artifacts.artifact import locked
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
@@ -154,7 +152,7 @@ class CreateCorpus(_Change):
         changes = corpus_sync.compare(self.result, empty)
         if not changes.after:
             raise corpus_sync.nothing_left(changes.manifest.sources)
-        with locked(os.path.join(self.output, "corpus")):
+        with self.result.locked():
             return summary(self.result, changes.apply(self.result))
 
     def report(self, result: dict) -> str:
@@ -211,7 +209,8 @@ class SyncCorpus(_Change):
             InputError: if the directory is no corpus, no document is left, or
                 more are gone than may be removed.
         """
-        with _opened(self.corpus) as (corpus, manifest):
+        corpus = LiveCorpus(self.corpus)
+        with corpus.changing() as manifest:
             manifest = dataclasses.replace(
                 manifest, sources=self._sources(manifest.sources)
             )
@@ -271,7 +270,8 @@ class CompactCorpus(Operation):
         """
         from realm_tf.operations import corpus_change
 
-        with _opened(self.corpus) as (corpus, manifest):
+        corpus = LiveCorpus(self.corpus)
+        with corpus.changing() as manifest:
             return summary(corpus, corpus_change.compact(corpus, manifest))
 
     def report(self, result: dict) -> str:
@@ -346,16 +346,6 @@ class CorpusStatus(Operation):
             lines.append("every file is as it was written")
         lines += _of_sources(result)
         return "\n".join([*lines, *result.get("ids", [])])
-
-
-@contextlib.contextmanager
-def _opened(path):
-    """Yields a corpus and its manifest, which nobody else changes meanwhile."""
-    corpus = LiveCorpus(path)
-    # A directory that is no corpus gets no lock.
-    corpus.manifest()
-    with locked(os.path.join(path, "corpus")):
-        yield corpus, corpus.manifest()
 
 
 def summary(corpus: LiveCorpus, manifest: Manifest) -> dict:

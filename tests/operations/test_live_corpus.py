@@ -471,6 +471,15 @@ def _sync(corpus, *options):
     return cli.main(["corpus", "sync", str(corpus), *options])
 
 
+def test_one_process_changes_it(copied, capsys):
+    _, corpus = copied
+    with LiveCorpus(corpus).locked():
+        assert _sync(corpus) == 2
+    told = capsys.readouterr().err
+    assert f"{corpus}/ is being written by another process: wait" in told
+    assert "--output" not in told
+
+
 def test_what_is_absent_is_not_removed(copied, monkeypatch, capsys):
     docs, corpus = copied
     before = LiveCorpus(corpus).state().articles()
