@@ -84,8 +84,9 @@ class Changes:
             removed = sorted(own.intersection(self.documents["removed"]))
             num, num_all = len(removed), len(own)
             limit = _MOST_REMOVED * num_all if most is None else most
-            is_part = not num or num < num_all and (is_sure or num <= limit)
-            if most == ALL or is_part:
+            if most == ALL or not num:
+                continue
+            if num < num_all and (is_sure or num <= limit):
                 continue
             shown = ", ".join(removed[:_NUM_SHOWN])
             word = ALL if num == num_all else "yes"
