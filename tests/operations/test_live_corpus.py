@@ -559,6 +559,7 @@ def test_much_is_removed_only_if_somebody_says_so(copied, monkeypatch, capsys):
     live_corpora.write(docs.parent, {"more/x.txt": "X."})
     assert _sync(corpus, "--add", str(docs.parent / "more")) == 3
     (docs.parent / "more/x.txt").unlink()
+    (docs / "ada.txt").unlink()
     for options in ("--yes",), ("--max-removed", "1"), ():
         assert _sync(corpus, *options) == 2
     assert "give --max-removed all" in capsys.readouterr().err
