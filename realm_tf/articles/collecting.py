@@ -290,14 +290,12 @@ def _text_of(page, format):
 
 
 def _read(path, format, base_url):
-    read = _read_document if format in _DOCUMENTS else readers.read_pages
     # Something, or a page would have no URL.
     base_url = base_url or ("." if format in _OF_FILES else None)
-    return read(path, format=format, base_url=base_url)
-
-
-def _read_document(path, **options):
-    return _WORKER.call(_pages_of, path, **options)
+    options = {"format": format, "base_url": base_url}
+    if format in _DOCUMENTS:
+        return _WORKER.call(_pages_of, path, **options)
+    return readers.read_pages(path, **options)
 
 
 def _pages_of(path, **options):

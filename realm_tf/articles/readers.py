@@ -88,10 +88,7 @@ def detect_format(path: str) -> str:
 
 
 def read_pages(
-    path: str,
-    *,
-    format: str | None = None,
-    base_url: str | None = None,
+    path: str, *, format: str | None = None, base_url: str | None = None
 ) -> Iterator[Page]:
     """All pages of a file, in their order.
 
