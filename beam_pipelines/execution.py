@@ -24,10 +24,15 @@ from realm_tf.errors import Resumable
 # (apache/beam pull request 34612).
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL_RUNNERS = (LOCAL_RUNNER, "DirectRunner")
+_DATAFLOW = "DataflowRunner"
 # Beam knows this one by its whole name alone.
 _DASK = "DaskRunner"
 _DASK_RUNNER = f"apache_beam.runners.dask.dask_runner.{_DASK}"
-_OF_KNOWN_OPTIONS = (*_LOCAL_RUNNERS, _DASK_RUNNER, "DataflowRunner")
+_OF_KNOWN_OPTIONS = (*_LOCAL_RUNNERS, _DASK_RUNNER, _DATAFLOW)
+# Workers that such a runner starts write to this terminal themselves, unless
+# an option says that they are elsewhere.
+_STARTS_WORKERS = (*_LOCAL_RUNNERS, _DASK_RUNNER, "PrismRunner")
+_ELSEWHERE = ("environment_type", "address", "scheduler_file")
 
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
@@ -118,8 +123,9 @@ def run_pipeline(
         options: `PipelineOptions`; `None` for the default.
         directory: str. Where workers report a mistake of the user; what a
             killed run was writing there is removed.
-        watching: function that gives a context, in which a job elsewhere
-            runs. Defaults to one that does nothing.
+        watching: function that gives a context, in which a job runs whose
+            workers do not write to this terminal. Defaults to one that does
+            nothing.
 
     Raises:
         InputError: if a worker has reported one, or (`Resumable`) a job
@@ -127,13 +133,22 @@ def run_pipeline(
     """
     resumable.clean(directory)
     options = options or pipeline_options()
-    is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
+    runner = options.view_as(StandardOptions).runner
+    is_local = runner in _LOCAL_RUNNERS
+    given = options.get_all_options()
+    is_elsewhere = runner not in _STARTS_WORKERS or any(
+        given.get(name) for name in _ELSEWHERE
+    )
+    # What Beam raises of Dataflow has no class in common.
+    lost = (RuntimeError, OSError, grpc.RpcError)
+    if runner == _DATAFLOW:
+        lost = Exception
     if not is_local:
         logging.basicConfig(format="%(asctime)s %(message)s")
     try:
         with (
             _as_outside_of_notebooks(),
-            contextlib.nullcontext() if is_local else watching(),
+            watching() if is_elsewhere else contextlib.nullcontext(),
         ):
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
@@ -142,7 +157,7 @@ def run_pipeline(
                 # Dask's, which nobody else closes.
                 with getattr(result, "client", contextlib.nullcontext()):
                     result.wait_until_finish()
-    except (RuntimeError, grpc.RpcError) as error:
+    except lost as error:
         # Beam makes a RuntimeError of Ctrl-C.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error

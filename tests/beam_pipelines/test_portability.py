@@ -1,16 +1,16 @@
 """The pipelines as Flink and Dataflow would get them, on gs:// paths.
 
-Nothing runs here: the commands are called as a user would call them, up to
-the moment where the runner takes over. The bucket is on this machine.
+The commands are called as a user would call them. For Flink, nothing runs:
+they end where the runner takes over. Dataflow and bucket are on this machine.
 """
 
-import json
+import hashlib
 import os
 import pickle
 
 import apache_beam as beam
+import dataflow as dataflow_service
 import pytest
-from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -29,16 +29,6 @@ FLINK = [
     "--flink_master=example.org:8081",
     "--environment_type=DOCKER",
     f"--environment_config={IMAGE}",
-]
-TEMPLATE = "gs://bucket/staging/template.json"
-GOOGLE_CLOUD = [
-    "--project=project",
-    "--region=us-central1",
-    "--temp_location=gs://bucket/temp",
-    "--staging_location=gs://bucket/staging",
-    # The job is described there and not started.
-    f"--template_location={TEMPLATE}",
-    "--no_auth",
 ]
 # Command: its arguments, and the steps that are ours.
 COMMANDS = {
@@ -125,6 +115,16 @@ class _DoFns(PipelineVisitor):
             self.found[transform_node.full_label] = dofn
 
 
+def _images(proto):
+    return {
+        beam_runner_api_pb2.DockerPayload.FromString(
+            environment.payload
+        ).container_image
+        for environment in proto.components.environments.values()
+        if environment.urn == common_urns.environments.DOCKER.urn
+    }
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_portable_pipeline_of_flink(monkeypatch, bucket, command):
     pipeline, options = _take(monkeypatch, command, FLINK)
@@ -133,14 +133,7 @@ def test_the_portable_pipeline_of_flink(monkeypatch, bucket, command):
     proto = PortableRunner.get_proto_pipeline(pipeline, options)
     labels = {t.unique_name for t in proto.components.transforms.values()}
     assert labels >= COMMANDS[command][1]
-    images = {
-        beam_runner_api_pb2.DockerPayload.FromString(
-            environment.payload
-        ).container_image
-        for environment in proto.components.environments.values()
-        if environment.urn == common_urns.environments.DOCKER.urn
-    }
-    assert images == {IMAGE}
+    assert _images(proto) == {IMAGE}
     # As it travels: what pickling loses, a worker would miss.
     proto = beam_runner_api_pb2.Pipeline.FromString(proto.SerializeToString())
     restored = beam.Pipeline.from_runner_api(
@@ -161,60 +154,74 @@ def test_the_portable_pipeline_of_flink(monkeypatch, bucket, command):
 
 
 @pytest.fixture
-def staged(monkeypatch):
-    """What the Dataflow runner uploads: path to content."""
+def dataflow():
     pytest.importorskip(
         "google.auth",
         reason="the Dataflow runner needs realm-tf[gcp]",
         exc_type=ImportError,
     )
-    from apache_beam.runners.dataflow.internal import apiclient
-
-    files = {}
-
-    def stage_file(self, directory, name, stream, *_):
-        files[f"{directory}/{name}"] = stream.read()
-
-    monkeypatch.setattr(
-        apiclient.DataflowApplicationClient, "stage_file", stage_file
-    )
-    # Would ask the bucket.
-    monkeypatch.setattr(
-        GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda *_: 0
-    )
-    return files
+    with dataflow_service.serving() as service:
+        yield service
 
 
-def _check_job(staged, steps):
-    job = json.loads(staged[TEMPLATE])
-    assert job["type"] == "JOB_TYPE_BATCH"
-    (pipeline,) = (
-        content for path, content in staged.items() if path.endswith(".pb")
-    )
-    proto = beam_runner_api_pb2.Pipeline.FromString(pipeline)
-    (environment,) = proto.components.environments.values()
-    docker = beam_runner_api_pb2.DockerPayload.FromString(environment.payload)
-    assert docker.container_image == IMAGE
-    transforms = proto.components.transforms.values()
-    assert {transform.unique_name for transform in transforms} >= steps
-    return job
+def _on_dataflow(service, command, output=OUTPUT):
+    """The words of a command line."""
+    return [
+        *(command, *COMMANDS[command][0].split(), "--output", output),
+        *("--runner=DataflowRunner", "--project=project", "--no_auth"),
+        *("--region=us-central1", "--temp_location=gs://bucket/temp"),
+        "--staging_location=gs://bucket/staging",
+        f"--dataflow_endpoint=http://localhost:{service.server_port}",
+        *(f"--sdk_container_image={IMAGE}", "--sdk_location=container"),
+        "--number_of_worker_harness_threads=1",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_job_of_dataflow(monkeypatch, bucket, staged, command):
-    pipeline, _ = _take(
-        monkeypatch,
-        command,
-        [
-            "--runner=DataflowRunner",
-            f"--sdk_container_image={IMAGE}",
-            *GOOGLE_CLOUD,
-        ],
+def test_the_job_of_dataflow(bucket, dataflow, command):
+    """What is sent; then a service does it, and the command completes it."""
+    assert not cli.main(_on_dataflow(dataflow, command))
+    steps = set()
+    for path, job, content in dataflow.jobs:
+        assert path == "/v1b3/projects/project/locations/us-central1/jobs"
+        assert job["type"] == 1  # JOB_TYPE_BATCH
+        environment = job["environment"]
+        options = environment["sdkPipelineOptions"]["options"]
+        digest = hashlib.sha256(content).hexdigest()
+        assert options["pipelineProtoHash"] == digest
+        (pool,) = environment["workerPools"]
+        assert pool["workerHarnessContainerImage"] == IMAGE
+        assert pool["numThreadsPerWorker"] == 1
+        # The package is in the image.
+        (package,) = pool["packages"]
+        assert package["name"] == "submission_environment_dependencies.txt"
+        proto = beam_runner_api_pb2.Pipeline.FromString(content)
+        assert _images(proto) == {IMAGE}
+        transforms = proto.components.transforms.values()
+        steps |= {transform.unique_name for transform in transforms}
+    assert steps >= COMMANDS[command][1]
+    words = [*COMMANDS[command][0].split(), "--output", f"{OUTPUT}-direct"]
+    assert not cli.main([command, *words])
+    assert (
+        artifact.read(OUTPUT)["fingerprint"]
+        == artifact.read(f"{OUTPUT}-direct")["fingerprint"]
     )
-    pipeline.run()
-    job = _check_job(staged, COMMANDS[command][1])
-    (pool,) = job["environment"]["workerPools"]
-    assert pool["workerHarnessContainerImage"] == IMAGE
+
+
+@pytest.mark.parametrize(
+    "fault, reason",
+    [
+        ({"state": "JOB_STATE_FAILED"}, "State: FAILED"),
+        ({"status": 403}, "403 POST"),
+    ],
+)
+def test_a_job_that_fails_is_one_sentence(
+    bucket, dataflow, fault, reason, capsys
+):
+    vars(dataflow).update(fault)
+    assert cli.main(_on_dataflow(dataflow, "index")) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("realm index: the job ended") and reason in last
 
 
 def test_a_command_that_was_cut_off_from_its_job_is_given_again(
