@@ -4,7 +4,6 @@ import contextlib
 import io
 import logging
 import sys
-from collections.abc import Callable
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -33,6 +32,8 @@ _OF_KNOWN_OPTIONS = (*_LOCAL_RUNNERS, _DASK_RUNNER, _DATAFLOW)
 # an option says that they are elsewhere.
 _STARTS_WORKERS = (*_LOCAL_RUNNERS, _DASK_RUNNER, "PrismRunner")
 _ELSEWHERE = ("environment_type", "address", "scheduler_file")
+# What a job elsewhere ends with. Of Dataflow it has no class in common.
+_LOST = (RuntimeError, OSError, grpc.RpcError)
 
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
@@ -107,72 +108,6 @@ def num_local_workers(options: PipelineOptions) -> int:
     return max(1, options.view_as(DirectOptions).direct_num_workers or 1)
 
 
-def run_pipeline(
-    build: Callable[[beam.Pipeline], object],
-    options: PipelineOptions | None,
-    directory: str,
-    watching: Callable = contextlib.nullcontext,
-) -> None:
-    """Builds a pipeline and runs it to its end.
-
-    A runner elsewhere prints what it logs, such as the job's address and state;
-    here our own lines say more.
-
-    Args:
-        build: callable. Applies the transforms to the pipeline it is given.
-        options: `PipelineOptions`; `None` for the default.
-        directory: str. Where workers report a mistake of the user; what a
-            killed run was writing there is removed.
-        watching: function that gives a context, in which a job runs whose
-            workers do not write to this terminal. Defaults to one that does
-            nothing.
-
-    Raises:
-        InputError: if a worker has reported one, or (`Resumable`) a job
-            elsewhere has lost a worker or its connection.
-    """
-    resumable.clean(directory)
-    options = options or pipeline_options()
-    runner = options.view_as(StandardOptions).runner
-    is_local = runner in _LOCAL_RUNNERS
-    given = options.get_all_options()
-    is_elsewhere = runner not in _STARTS_WORKERS or any(
-        given.get(name) for name in _ELSEWHERE
-    )
-    # What Beam raises of Dataflow has no class in common.
-    lost = (RuntimeError, OSError, grpc.RpcError)
-    if runner == _DATAFLOW:
-        lost = Exception
-    if not is_local:
-        logging.basicConfig(format="%(asctime)s %(message)s")
-    try:
-        with (
-            _as_outside_of_notebooks(),
-            watching() if is_elsewhere else contextlib.nullcontext(),
-        ):
-            pipeline = beam.Pipeline(options=options)
-            build(pipeline)
-            with _quiet() if is_local else _level(logging.INFO):
-                result = pipeline.run()
-                # Dask's, which nobody else closes.
-                with getattr(result, "client", contextlib.nullcontext()):
-                    result.wait_until_finish()
-    except lost as error:
-        # Beam makes a RuntimeError of Ctrl-C.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        # An exception of a worker comes as text.
-        if is_local or "Traceback" in str(error):
-            raise
-        raise Resumable(
-            f"the job ended before its work was done ({error}): what is "
-            "complete is kept, so give the same command again to go on."
-        ) from error
-    finally:
-        # Clearer than what a runner makes of a worker's exception.
-        resumable.raise_error(directory)
-
-
 class DoStep(beam.DoFn):
     """A step of ours as Beam's.
 
@@ -191,27 +126,73 @@ class DoStep(beam.DoFn):
         self._step.process(element)
 
 
+def build_pipeline(
+    step: ShardStep, missing: Sequence, options: PipelineOptions
+) -> beam.Pipeline:
+    """A pipeline of one step, whose elements are shards; see `run_step`."""
+    pipeline = beam.Pipeline(options=options)
+    (
+        pipeline
+        | "Shards" >> beam.Create(missing)
+        | "Share shards" >> beam.Reshuffle()
+        | step.label >> beam.ParDo(DoStep(step))
+    )
+    return pipeline
+
+
 def run_step(
     step: ShardStep, missing: Sequence, options: PipelineOptions
 ) -> None:
-    """Runs a step on shards; see `run_pipeline`.
+    """Runs a step on shards with Beam.
+
+    A runner elsewhere prints what it logs, such as the job's address and state;
+    here our own lines say more.
 
     Args:
         step: `ShardStep`.
         missing: sequence of the shards to make.
         options: `PipelineOptions`.
+
+    Raises:
+        InputError: if a worker has reported one, or (`Resumable`) a job
+            elsewhere has failed, or lost a worker or its connection.
     """
-    run_pipeline(
-        lambda pipeline: (
-            pipeline
-            | "Shards" >> beam.Create(missing)
-            | "Share shards" >> beam.Reshuffle()
-            | step.label >> beam.ParDo(DoStep(step))
-        ),
-        options,
-        step.directory,
-        lambda: resumable.watching(lambda: step.progress(0)),
+    runner = options.view_as(StandardOptions).runner
+    is_local = runner in _LOCAL_RUNNERS
+    given = options.get_all_options()
+    is_elsewhere = runner not in _STARTS_WORKERS or any(
+        given.get(name) for name in _ELSEWHERE
     )
+    lost = Exception if runner == _DATAFLOW else _LOST
+    if not is_local:
+        logging.basicConfig(format="%(asctime)s %(message)s")
+    try:
+        with (
+            _as_outside_of_notebooks(),
+            resumable.watching(lambda: step.progress(0))
+            if is_elsewhere
+            else contextlib.nullcontext(),
+        ):
+            pipeline = build_pipeline(step, missing, options)
+            with _quiet() if is_local else _level(logging.INFO):
+                result = pipeline.run()
+                # Dask's, which nobody else closes.
+                with getattr(result, "client", contextlib.nullcontext()):
+                    result.wait_until_finish()
+    except lost as error:
+        # Beam makes a RuntimeError of Ctrl-C.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        # An exception of a worker comes as text.
+        if is_local or "Traceback" in str(error):
+            raise
+        raise Resumable(
+            f"the job ended before its work was done ({error}): what is "
+            "complete is kept, so give the same command again to go on."
+        ) from error
+    finally:
+        # Clearer than what a runner makes of a worker's exception.
+        resumable.raise_error(step.directory)
 
 
 @contextlib.contextmanager

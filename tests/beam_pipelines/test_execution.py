@@ -1,7 +1,7 @@
 import dataclasses
 import logging
+from types import SimpleNamespace
 
-import apache_beam as beam
 import pytest
 from beam_runs import TWO_THREADS
 
@@ -38,7 +38,7 @@ def test_unknown_options_are_refused_or_said(capsys):
 class _Elsewhere:
     """A pipeline whose runner logs, and runs nothing."""
 
-    def __init__(self, options):
+    def __init__(self, *_):
         pass
 
     def run(self):
@@ -51,9 +51,9 @@ class _Elsewhere:
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", "FlinkRunner"])
 def test_only_runners_elsewhere_log(runner, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(beam, "Pipeline", _Elsewhere)
+    monkeypatch.setattr(execution, "build_pipeline", _Elsewhere)
     options = execution.pipeline_options([f"--runner={runner}"])
-    execution.run_pipeline(print, options, str(tmp_path))
+    execution.run_step(SimpleNamespace(directory=tmp_path), (), options)
     logged = "job 17 is running" in caplog.text
     assert logged == (runner == "FlinkRunner")
 
@@ -61,10 +61,10 @@ def test_only_runners_elsewhere_log(runner, tmp_path, caplog, monkeypatch):
 def test_beam_runs_only_if_it_is_asked_to(
     tmp_path, monkeypatch, articles_path, vocabulary_path, model_dir
 ):
-    def run_pipeline(*arguments):
+    def run_step(*arguments):
         raise LookupError("Beam runs")
 
-    monkeypatch.setattr(execution, "run_pipeline", run_pipeline)
+    monkeypatch.setattr(execution, "run_step", run_step)
     blocks = Chunk(
         input=articles_path, vocab=vocabulary_path, output=tmp_path / "blocks"
     ).run()

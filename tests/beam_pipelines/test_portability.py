@@ -86,13 +86,12 @@ def _take(monkeypatch, command, arguments):
     """Runs a command to there: the pipeline, not yet run, and its options."""
     taken = []
 
-    def take(build, options, directory, *_):
-        pipeline = beam.Pipeline(options=options)
-        build(pipeline)
+    def take(step, missing, options):
+        pipeline = execution.build_pipeline(step, missing, options)
         taken.extend((pipeline, options))
         raise _Taken
 
-    monkeypatch.setattr(execution, "run_pipeline", take)
+    monkeypatch.setattr(execution, "run_step", take)
     with pytest.raises(_Taken):
         cli.main(
             [
@@ -233,7 +232,7 @@ def test_a_command_that_was_cut_off_from_its_job_is_given_again(
     command = ["embed", "--rows-per-shard=5", f"--output={OUTPUT}"]
     command += COMMANDS["embed"][0].split()
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "run_pipeline", cut_off)
+        patch.setattr(execution, "run_step", cut_off)
         assert cli.main([*command, "--runner=DataflowRunner"]) == 130
     assert not artifact.is_complete(OUTPUT)
     # What the job does.
