@@ -187,8 +187,9 @@ def run_step(
         if is_local or "Traceback" in str(error):
             raise
         raise Resumable(
-            f"the job ended before its work was done ({error}): what is "
-            "complete is kept, so give the same command again to go on."
+            f"the job ended before its work was done ({error}). What is "
+            "complete is kept: give the same command again to go on, mended "
+            "if this names a mistake."
         ) from error
     finally:
         # Clearer than what a runner makes of a worker's exception.
