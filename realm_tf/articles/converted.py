@@ -5,6 +5,7 @@ what `PANDOC` names, and `html_sections` reads it; openpyxl reads tables.
 """
 
 import array
+import codecs
 import datetime
 import email
 import email.policy
@@ -13,6 +14,7 @@ import io
 import re
 import subprocess
 import sys
+import urllib.parse
 
 from realm_tf.articles import documents
 from realm_tf.articles import html_sections
@@ -52,23 +54,26 @@ _TEX = "".join(
     }.items()
 )
 _BODY = r"\begin{document}"
+_VERBATIM = r"\{(?:verbatim|Verbatim|lstlisting|minted)\}"
+_VERBATIM = re.compile(rf"(\\begin{_VERBATIM}.*?\\end{_VERBATIM})", re.S)
+# Braces in braces, four deep.
+_INNER = r"[^{}\\]|\\[\s\S]"
+for _ in range(4):
+    _BRACED = rf"\{{(?:{_INNER})*+\}}"
+    _INNER = rf"[^{{}}\\]|\\[\s\S]|{_BRACED}"
 # Columns of tables that pandoc does not know, and lines within a cell.
 _COLUMNS = re.compile(
-    r"\\begin\{(?:tabular|longtable)\}(?:\[\w\])?"
-    r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+    rf"\\begin\{{(?:tabular|longtable)\}}(?:\[\w\])?{_BRACED}"
 )
-_COLUMN = re.compile(
-    r"[<>@!]\{(?:[^{}]|\{[^{}]*\})*\}|[A-Z](?:\[[^]]*\])?(?:\{[^{}]*\})?"
-)
+_COLUMN = re.compile(rf"[<>@!]{_BRACED}|[A-Z](?:\[[^]]*\])?(?:{_BRACED})*")
 _PART_RULE = re.compile(r"\\c(?:line|midrule)(?:\([lr]+\))?\{[\d-]+\}")
 _RULE = re.compile(r"\\(?:hline|(?:top|mid|bottom)rule)\b(?=\s*[^\s\\])")
 _LINES = re.compile(
-    r"\\(?:makecell|thead|shortstack)\*?(?:\[\w+\])?(\{[^{}]*\})"
+    rf"\\(?:makecell|thead|shortstack)\*?(?:\[\w+\])?({_BRACED})"
 )
 _ITEM = re.compile(
-    r"\\begin\{(verbatim|Verbatim|lstlisting|minted)\}.*?\\end\{\1\}"
-    r"|\\item\s*\[((?:\{[^{}]*\}|[^][{}])*)\]|(?<=begin\{)description(?=\})|(?<=end\{)description(?=\})",
-    re.S,
+    rf"\\item\s*(?:<[^<>]*>\s*)?\[((?:{_BRACED}|[^]{{}}\\]|\\[\s\S])*+)\]"
+    r"|\\(begin|end)\{description\}"
 )
 _SKIPPED = re.compile(
     r"Skipped '\\(?!(?:add\w+|begin|bibliography\w*|captionsetup|\w*color|end"
@@ -77,9 +82,13 @@ _SKIPPED = re.compile(
     r"([A-Za-z]+)(?:\[[^]]*\])?\{"
 )
 # Of RTF: a character with what older programs show instead, and codes.
-_INSTEAD = re.compile(rb"(?<!\\)(\\u-?\d++ ?+)[^\\{}\r\n]")
+_INSTEAD = re.compile(rb"(?<!\\)((?:\\\\)*\\u-?\d++ ?+)[^\\{}\r\n]")
 _RTF_PAGE = re.compile(rb"\\ansicpg(\d+)")
-_CODES = re.compile(rb"(?<!\\)(\\u-?\d+ ?)?((?:\\'[\da-f]{2})+)", re.I)
+# The second byte of a character may be a letter.
+_CODES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(\\u-?\d+(?: |[\r\n]+)?)?((?:\\'[\da-f]{2})+[@-[\]-z|~]?)",
+    re.I,
+)
 _BEGINNING = b"From "
 # In a mailbox: what is above a message's first header, and ">From" in its text.
 _MESSAGE = re.compile(rb"^From [^\n]*\n(?=[\w-]+:)", re.M)
@@ -204,14 +213,22 @@ def _rtf(content):
     """RTF whose characters pandoc knows."""
     found = _RTF_PAGE.search(content)
     page = f"cp{found[1].decode()}" if found else "cp1252"
+    try:
+        page = codecs.lookup(page.replace("cp10000", "mac_roman")).name
+    except LookupError:
+        page = "cp1252"
 
-    def shown(codes):
-        if codes[1]:
-            return codes[0]
-        text = bytes.fromhex(codes[2].decode().replace("\\'", ""))
-        units = text.decode(page, "replace").encode("utf-16-le")
-        each = b"{\\uc0\\u%d }"
-        return b"".join(each % unit for unit in array.array("H", units))
+    # What older programs show instead of a character: so many codes.
+    length = 8 if b"\\uc2" in content else 4
+
+    def shown(found):
+        before, unicode, codes = found.groups(b"")
+        instead = codes[: length * bool(unicode)]
+        text = codes[len(instead) :].replace(b"\\'", b"%")
+        text = urllib.parse.unquote_to_bytes(text).decode(page, "replace")
+        units = array.array("H", text.encode("utf-16-le"))
+        each = b"".join(b"{\\uc0\\u%d }" % unit for unit in units)
+        return before + unicode + instead + each
 
     if b"\\uc0" not in content:
         content = _INSTEAD.sub(rb"\1\\'3f", content)
@@ -220,11 +237,16 @@ def _rtf(content):
 
 def _plain(text):
     """LaTeX with lists and tables of which pandoc drops nothing."""
-    text = _LINES.sub(lambda cell: cell[1].replace(r"\\", " "), text)
-    # Where it knows no table, a rule takes what follows with it.
-    text = _RULE.sub(r"\\hline{}", _PART_RULE.sub(r"\\hline ", text))
-    text = _COLUMNS.sub(_known_columns, text)
-    return _ITEM.sub(_item, text)
+    parts = _VERBATIM.split(text)
+    for number in range(0, len(parts), 2):
+        part = _LINES.sub(
+            lambda cell: cell[1].replace(r"\\", " "), parts[number]
+        )
+        # Where it knows no table, a rule takes what follows with it.
+        part = _RULE.sub(r"\\hline{}", _PART_RULE.sub(r"\\hline ", part))
+        part = _COLUMNS.sub(_known_columns, part)
+        parts[number] = _ITEM.sub(_item, part)
+    return "".join(parts)
 
 
 def _known_columns(begin):
@@ -232,10 +254,8 @@ def _known_columns(begin):
 
 
 def _item(found):
-    verbatim, label = found.groups()
-    if verbatim:
-        return found[0]
-    return "itemize" if label is None else rf"\item {{{label}}}\\ "
+    label, end = found.groups()
+    return rf"\{end}{{itemize}}" if end else rf"\item {{{label}}}\\ "
 
 
 def _parse_mail(file, path):

@@ -30,7 +30,9 @@ def use_all(batch_size: int, devices=None):
     if batch_size % len(devices):
         raise InputError(
             f"{len(devices)} devices share each batch: batch_size must be a "
-            f"multiple of that. Received: batch_size={batch_size}"
+            f"multiple of that. Received: batch_size={batch_size}. Set another "
+            "one, or show this process fewer devices (CUDA_VISIBLE_DEVICES=0, "
+            "say)."
         )
     return keras.distribution.DataParallel(
         # Each process makes its own part of every batch.

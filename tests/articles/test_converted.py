@@ -107,6 +107,31 @@ Use \code{a b}\index{c}, \key[x]{Ctrl}\textbar{}{\bf x}. \end{document}""",
         ),
         (
             "x.tex",
+            r"""\begin{itemize}\item[\textbf{\texttt{a}}] b
+\item<2->[X] c\end{itemize}
+\begin{lstlisting}
+\hline \makecell{d\\e} \begin{tabular}{lS}
+\end{lstlisting}
+\begin{tabular}{lD{.}{.}{2}}f & \makecell{\emph{g}\\h} \\ i & 1.5 \\
+\end{tabular}""",
+            "a\nb\nX\nc\n\\hline \\makecell{d\\\\e} \\begin{tabular}{lS}\n"
+            "f; g h.\ni; 1.5.",
+        ),
+        (
+            "x.rtf",
+            r"""{\rtf1\ansi\ansicpg932 \'83e\'83X\'83g, \u8364?\'83\'65x, \u8364
+\'88\'83\'65}""",
+            "テスト, €テx, €テ",
+        ),
+        ("x.rtf", r"{\rtf1\mac\ansicpg10000 caf\'8e C:\\\'8e}", "café C:\\é"),
+        ("x.rtf", r"{\rtf1\ansi\ansicpg708 a \'e9 \\\u8364?b}", "a é \\€b"),
+        (
+            "x.rtf",
+            r"{\rtf1\ansi\ansicpg1251 \u8211-\'cf\'f0, \u8364\'88\'cf}",
+            "–Пр, €П",
+        ),
+        (
+            "x.tex",
             r"""\begin{description}\item[Quota] 5 GB.\item Free.\end{description}
 \begin{enumerate}\item[A1] First.\begin{verbatim}
 \item[x] y
