@@ -219,7 +219,7 @@ def _rtf(content):
         page = "cp1252"
 
     # What older programs show instead of a character: so many codes.
-    length = 8 if b"\\uc2" in content else 4
+    length = 4 * next((n for n in (0, 2) if b"\\uc%d" % n in content), 1)
 
     def shown(found):
         before, unicode, codes = found.groups(b"")
