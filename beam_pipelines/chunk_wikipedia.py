@@ -72,13 +72,12 @@ def write_blocks(
             output=stage.path(shards.PREFIX),
             blocks_per_shard=BLOCKS_PER_SHARD,
         )
-        if planned:
-            write = shards.WriteBlocks(
-                directory=directory,
-                packing=chunk_pages.packing,
-                unknown_id=chunk_pages.tokenizer.unk_id,
-            )
-            run_on_shards(write, planned, options)
+        write = shards.WriteBlocks(
+            directory=directory,
+            packing=chunk_pages.packing,
+            unknown_id=chunk_pages.tokenizer.unk_id,
+        )
+        run_on_shards(write, planned, options)
         metadata = shards.metadata(
             resumable.merge_summaries(shard.path for shard in planned),
             counts,

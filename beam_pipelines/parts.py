@@ -44,7 +44,8 @@ def is_there(directory: str, part: tuple[int, int]) -> bool:
 
 def num_written(directory: str) -> int:
     """How many parts a directory has."""
-    return len(list(Path(directory).glob(f"{'[0-9]' * 5}-*")))
+    names = f"{'[0-9]' * 5}-*{record_files.ENDING}"
+    return len(list(Path(directory).glob(names)))
 
 
 def read_pages(

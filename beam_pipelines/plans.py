@@ -82,12 +82,13 @@ def plan_shards(
         each[..., is_kept] for each in (parts, rows, pages["blocks"])
     )
     limits = np.cumsum(counts, dtype="int64")
+    starts = limits - counts
     total = int(counts.sum(dtype="int64"))
     num_shards = -(-total // blocks_per_shard)
     return [
         BlockShard(
             **vars(shard),
-            runs=_runs(shard, parts, rows, limits - counts, limits),
+            runs=_runs(shard, parts, rows, starts, limits),
         )
         for shard in resumable.plan_shards(
             output,

@@ -162,7 +162,8 @@ class ShardProgress(Progress):
     """
 
     def __init__(self, command: str, what: str, shards: list[Shard]):
-        self._shards = shards
+        # Without what else a shard says: this travels to all workers.
+        self._shards = [Shard(x.path, x.start, x.limit) for x in shards]
         super().__init__(
             command,
             what,
