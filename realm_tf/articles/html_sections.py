@@ -46,8 +46,11 @@ _FORMATTING = re.compile(
 _BROKEN = re.compile(
     r"(?<=\w)-[ \t]*\n\s*(?=(?!and\b|or\b|to\b|und\b|oder\b)\w)"
 )
-# XHTML's text without markup.
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.S)
+# A comment, or XHTML's text without markup.
+_CDATA = re.compile(
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[((?:(?!<!\[CDATA\[|</script).)*?)\]\]>",
+    re.S | re.I,
+)
 # The parts of a table that have text.
 _OF_TABLES = ("caption", "td", "th")
 _SIGNED = re.compile(r"[-−+]?\d+$")
@@ -88,7 +91,7 @@ def read(markup: str) -> tuple[str, list[Section], dict[str, list[str]]]:
         any line left out (their headings are lines of the one above); the contents of each `<meta>` with a `name` or
         `property`.
     """
-    markup = _CDATA.sub(lambda text: html.escape(text[1]), markup)
+    markup = _CDATA.sub(lambda x: html.escape(x[1]) if x[1] else x[0], markup)
     root = _parsed(markup.replace("\0", ""))
     if root is None:
         return "", [], {}

@@ -149,6 +149,10 @@ def test_roles_and_notices_that_are_no_text():
             ["If a < b & c."],
         ),
         (
+            "<!-- <![CDATA[ --><p>A<script>//<![CDATA[\n</script> b.<p>]]> c.",
+            ["A b.", "]]> c."],
+        ),
+        (
             "<pre>a<br>b</pre><table><tr><td><pre>c\nd</pre></table>",
             ["a", "b", "c", "d"],
         ),
