@@ -55,8 +55,10 @@ def engine(request, tmp_path_factory):
             start("service", SERVICE, f"--port={ports[0]}")
         if image:
             data = tmp_path_factory.getbasetemp()
-            run = [*images.RUN[1:], "--volume", f"{data}:{data}", image]
-            pool = start("pool", *run, "--worker_pool", program="podman")
+            name = f"realm-pool-{os.getpid()}"
+            run = [*images.RUN[1:], "--name", name]
+            run += ["--volume", f"{data}:{data}", image, "--worker_pool"]
+            pool = start("pool", *run, program="podman")
         else:
             pool = start("pool", POOL, f"--service_port={ports[1]}")
         for port in ports[:2]:
@@ -68,6 +70,9 @@ def engine(request, tmp_path_factory):
             f"--environment_config=localhost:{ports[1]}",
         ]
         yield options, pool, root / "pool.log"
+        if image:
+            # It outlives the process that started it.
+            subprocess.run(["podman", "rm", "--force", name], check=True)
 
 
 def test_every_pipeline_gives_what_the_direct_runner_gives(
