@@ -238,14 +238,12 @@ def _rtf(content):
 def _plain(text):
     """LaTeX with lists and tables of which pandoc drops nothing."""
     parts = _VERBATIM.split(text)
-    for number in range(0, len(parts), 2):
-        part = _LINES.sub(
-            lambda cell: cell[1].replace(r"\\", " "), parts[number]
-        )
+    for number, part in enumerate(parts[::2]):
+        part = _LINES.sub(lambda cell: cell[1].replace(r"\\", " "), part)
         # Where it knows no table, a rule takes what follows with it.
         part = _RULE.sub(r"\\hline{}", _PART_RULE.sub(r"\\hline ", part))
         part = _COLUMNS.sub(_known_columns, part)
-        parts[number] = _ITEM.sub(_item, part)
+        parts[2 * number] = _ITEM.sub(_item, part)
     return "".join(parts)
 
 

@@ -123,6 +123,7 @@ Use \code{a b}\index{c}, \key[x]{Ctrl}\textbar{}{\bf x}. \end{document}""",
 \'88\'83\'65}""",
             "テスト, €テx, €テ",
         ),
+        ("x.rtf", r"{\rtf1\ansi\ansicpg1251\uc0 \u960 \'cf\'f0}", "πПр"),
         ("x.rtf", r"{\rtf1\mac\ansicpg10000 caf\'8e C:\\\'8e}", "café C:\\é"),
         ("x.rtf", r"{\rtf1\ansi\ansicpg708 a \'e9 \\\u8364?b}", "a é \\€b"),
         (
