@@ -180,8 +180,7 @@ def _answered_rightly(asked, expected) -> list[str]:
     return [
         q.question
         for q, row in zip(asked, expected, strict=True)
-        if row["answer"]
-        and is_correct(row["answer"], q.answers, q.answer_type, q.language)
+        if row["answer"] and is_correct(row["answer"], *q.accepted)
     ][: card.NUM_EXAMPLES]
 
 

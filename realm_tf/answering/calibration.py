@@ -127,7 +127,7 @@ def fit(
         `Calibration`.
     """
     is_right = [
-        answers.is_correct(p.answer, q.answers, q.answer_type, q.language)
+        answers.is_correct(p.answer, *q.accepted)
         for q, p in zip(questions, predictions, strict=True)
     ]
     given = [*predictions, *unanswerable]

@@ -38,12 +38,7 @@ def fit(questions, hybrid, texts, *, num_read: int, depth: int) -> float:
         )
         holds = np.array(
             [
-                finder.contains(
-                    each,
-                    question.answers,
-                    question.answer_type,
-                    question.language,
-                )
+                finder.contains(each, *question.accepted)
                 for each in block_ids.tolist()
             ]
         )

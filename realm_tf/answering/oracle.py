@@ -32,9 +32,7 @@ class Oracle:
         self._finder = answers.AnswerFinder(texts)
         self._answers = collections.defaultdict(list)
         for question in questions:
-            self._answers[question.question].append(
-                (question.answers, question.answer_type, question.language)
-            )
+            self._answers[question.question].append(question.accepted)
 
     def search(self, questions: list[str], num_candidates: int):
         """As `Dense.search`, for questions that are known."""

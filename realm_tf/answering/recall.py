@@ -31,9 +31,7 @@ def score(questions, ranking, records) -> list[dict]:
     for question, found, gold in zip(
         questions, ranking, gold_blocks(questions, records), strict=True
     ):
-        rank = finder.first_rank(
-            found, question.answers, question.answer_type, question.language
-        )
+        rank = finder.first_rank(found, *question.accepted)
         row = {
             f"answer_recall@{k}": float((rank or np.inf) <= k)
             for k in RECALL_AT

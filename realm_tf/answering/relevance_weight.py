@@ -67,15 +67,7 @@ def _row(question, prediction):
     """`(features, is_right)` of the blocks; `None` if these say nothing."""
     read = [each for each in prediction.candidates if each.answer]
     is_right = np.array(
-        [
-            answers.is_correct(
-                each.answer,
-                question.answers,
-                question.answer_type,
-                question.language,
-            )
-            for each in read
-        ],
+        [answers.is_correct(each.answer, *question.accepted) for each in read],
         bool,
     )
     if is_right.all() or not is_right.any():

@@ -53,6 +53,11 @@ class Question:
         `"language"`, or English."""
         return base_language(self.line.get("language", ENGLISH))
 
+    @property
+    def accepted(self) -> tuple[tuple[str, ...], str, str]:
+        """Answers, type and language: what `text.answers` compares with."""
+        return self.answers, self.answer_type, self.language
+
     def id_at(self, number: int) -> str:
         """The line's `"id"`, or BEIR's `"_id"`, or else `number`."""
         return str(self.line.get("id", self.line.get("_id", number)))

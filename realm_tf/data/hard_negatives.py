@@ -79,7 +79,7 @@ def choose_blocks(
             counts["dropped_evidence_in_no_block"] += 1
             continue
         block_ids = found[found != NO_BLOCK].tolist()
-        right = [b for b in block_ids if _is_right(finder, b, question)]
+        right = [b for b in block_ids if finder.contains(b, *question.accepted)]
         if named is None and not right:
             counts["dropped_no_answer_retrieved"] += 1
             continue
@@ -90,12 +90,6 @@ def choose_blocks(
         counts["without_hard_negative"] += not negatives
         chosen.append(RetrievedQuestion(question, positive, tuple(negatives)))
     return chosen, counts
-
-
-def _is_right(finder, block_id, question):
-    return finder.contains(
-        block_id, question.answers, question.answer_type, question.language
-    )
 
 
 class DprExamples(QueryBlockBatches):
@@ -189,9 +183,11 @@ class DprExamples(QueryBlockBatches):
             if number == _FILLER:
                 continue
             chosen = self._questions[number]
+            accepted = chosen.question.accepted
             for block_id, slot in slots.items():
-                mask[row, slot] = block_id != chosen.positive and not _is_right(
-                    self._finder, block_id, chosen.question
+                mask[row, slot] = (
+                    block_id != chosen.positive
+                    and not self._finder.contains(block_id, *accepted)
                 )
             mask[row, row * self._num_slots] = 1
         return mask

@@ -221,10 +221,7 @@ def _example(question, line):
                 **candidate,
                 "probability": math.exp(candidate["log_prob"]),
                 "is_right": answer_rules.is_correct(
-                    candidate["answer"],
-                    question.answers,
-                    question.answer_type,
-                    question.language,
+                    candidate["answer"], *question.accepted
                 ),
             }
             for candidate in line["candidates"]

@@ -153,14 +153,8 @@ def qrels(found: list[Found], records, names: list[str] | None) -> str:
         for document in dict.fromkeys(
             _name(block_id, names)
             for block_id in each.block_ids.tolist()
-            if _holds(finder, block_id, each.question)
+            if finder.contains(block_id, *each.question.accepted)
         )
-    )
-
-
-def _holds(finder, block_id, question):
-    return finder.contains(
-        block_id, question.answers, question.answer_type, question.language
     )
 
 
@@ -182,7 +176,9 @@ def dpr(found: list[Found], records) -> str:
                     "title": records.titles[block_id],
                     "text": records.texts[block_id],
                     "score": f"{score:.9g}",
-                    "has_answer": _holds(finder, block_id, each.question),
+                    "has_answer": finder.contains(
+                        block_id, *each.question.accepted
+                    ),
                 }
                 for block_id, score in zip(
                     each.block_ids.tolist(), each.scores.tolist(), strict=True

@@ -101,12 +101,7 @@ def score(questions, predictions, found) -> list[dict]:
         questions, predictions, found, strict=True
     ):
         is_correct = float(
-            answers.is_correct(
-                prediction.answer,
-                question.answers,
-                question.answer_type,
-                question.language,
-            )
+            answers.is_correct(prediction.answer, *question.accepted)
         )
         rank = row.get("answer_rank")
         was_read = rank is not None and rank <= len(prediction.candidates)

@@ -259,9 +259,7 @@ class FineTuning:
                 [q.question for q in dev], search=retriever and retriever.search
             )
             correct = [
-                answers.is_correct(
-                    p.answer, q.answers, q.answer_type, q.language
-                )
+                answers.is_correct(p.answer, *q.accepted)
                 for p, q in zip(predictions, dev, strict=True)
             ]
             return {_EXACT_MATCH: np.mean(correct)}
