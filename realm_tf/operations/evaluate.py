@@ -177,30 +177,16 @@ class Evaluate(Computing):
                 f"{', '.join(_RETRIEVERS)}, or a file with a ranking, and there "
                 "is no such file."
             )
+        of_reader = ("calibration", "calibrate")
+        if self.num_reader_blocks == 0:
+            self.refuse_given(of_reader, "--num-reader-blocks 0")
         if self.retriever == _CLOSED_BOOK:
-            if self.blocks or self.index:
-                raise InputError(
-                    "Without retriever there is nothing to search: leave "
-                    "--blocks and --index out, or choose another --retriever."
-                )
-            if self.calibration or self.calibrate:
-                raise InputError(
-                    "A calibration is of what a reader scores, and without "
-                    "retriever nothing is read: leave --calibration and "
-                    "--calibrate out, or choose another --retriever."
-                )
+            names = ("blocks", "index", "num_reader_blocks", *of_reader)
+            self.refuse_given(names, "--retriever none")
         elif not (self.blocks and self.index):
             raise InputError(
                 "--blocks and --index are needed: only --retriever none "
                 "answers without them."
-            )
-        if self.num_reader_blocks == 0 and (
-            self.calibration or self.calibrate or self.retriever == _CLOSED_BOOK
-        ):
-            raise InputError(
-                "With --num-reader-blocks 0 nothing is answered: leave "
-                "--calibration and --calibrate out, and choose a --retriever "
-                "that searches."
             )
         if self.calibrate and self.calibration:
             raise InputError(

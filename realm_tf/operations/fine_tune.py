@@ -72,11 +72,8 @@ class FineTune(Training):
                 "--set retriever=file reads what --ranking names: give both or "
                 "neither."
             )
-        elif self.teacher and not self.settings.train_reader:
-            raise InputError(
-                "--teacher teaches a reader, and with train_reader=false it "
-                "does not learn: leave one of them out."
-            )
+        elif not self.settings.train_reader:
+            self.refuse_given(["teacher"], "--set train_reader=false")
         for teacher in self.teacher:
             matching.check_teacher(
                 teacher, model=self.model, candidates=self.settings.candidates

@@ -13,7 +13,6 @@ from realm_tf.artifacts.paths import check_new_file
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.artifacts.question_files import read_questions
-from realm_tf.errors import InputError
 from realm_tf.operations.computing import Computing
 
 
@@ -75,11 +74,8 @@ class Retrieve(Computing):
         check_new_file(self.output, flag="--output")
         if self.qrels:
             check_new_file(self.qrels, flag="--qrels")
-        if self.form == "dpr" and (self.of == "articles" or self.qrels):
-            raise InputError(
-                "--to dpr is of blocks and says itself which hold an answer: "
-                "leave --of articles and --qrels out."
-            )
+        if self.form == "dpr":
+            self.refuse_given(("qrels", "of"), "--to dpr")
         asked = read_questions(
             self.questions.path,
             need_answers=self.form == "dpr" or bool(self.qrels),

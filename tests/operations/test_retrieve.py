@@ -228,7 +228,7 @@ def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
 
 
 def test_articles_are_not_for_dprs_json(world):
-    with pytest.raises(InputError, match="leave --of articles and --qrels"):
+    with pytest.raises(InputError, match="--of is not for --to dpr"):
         Retrieve(**world, form="dpr", of="articles").run()
 
 

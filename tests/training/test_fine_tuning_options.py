@@ -191,7 +191,7 @@ def test_the_query_tower_learns_alone(open_qa_world, tmp_path):
     [
         ("train_reader=false train_query_tower=false", False, "nothing learns"),
         ("train_reader=false read_titles=true", False, "does not learn to use"),
-        ("train_reader=false", True, "--teacher teaches a reader"),
+        ("train_reader=false", True, "--teacher is not for --set"),
         ("gold=read", False, "add --set read_an_answer=true"),
         ("near_miss_share=0.2", False, "none_weight=0 does not teach"),
         ("retriever=bm25", False, "add --set train_query_tower=false"),
