@@ -11,24 +11,10 @@ from rich.text import Text
 
 from realm_tf.answering.answer import Answer
 from realm_tf.serving.client import NO_BLOCK_ID
+from realm_tf.text.printable import one_line
 
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
-# Control characters of a document must not steer the terminal, and marks of
-# direction must not turn text around.
-_CONTROLS = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    for code in (
-        *range(0x20),
-        *range(0x7F, 0xA0),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-} | dict.fromkeys(map(ord, "\t\n\r\x0c\u2028\u2029"), " ")
-
-
-def _printable(text: str) -> str:
-    return text.translate(_CONTROLS)
 
 
 def _evidence(answer: Answer) -> Text:
@@ -42,9 +28,9 @@ def _evidence(answer: Answer) -> Text:
     before = "…" if first < start - margin else ""
     after = "…" if last > limit + margin else ""
     return Text.assemble(
-        before + _printable(text[max(first, start - margin) : start].lstrip()),
-        (f"[[{_printable(text[start:limit])}]]", "bold"),
-        _printable(text[limit : min(last, limit + margin)].rstrip()) + after,
+        before + one_line(text[max(first, start - margin) : start].lstrip()),
+        (f"[[{one_line(text[start:limit])}]]", "bold"),
+        one_line(text[limit : min(last, limit + margin)].rstrip()) + after,
     )
 
 
@@ -70,13 +56,13 @@ class AnswerView:
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         answer = self.answer
-        yield Text(f"Q: {_printable(self.question)}")
+        yield Text(f"Q: {one_line(self.question)}")
         if answer.block_id == NO_BLOCK_ID:
             yield Text("A: (no answer)")
         else:
             yield Text.assemble(
                 "A: " if answer.answered else "A: not sure; the likeliest is ",
-                (_printable(answer.answer), "bold"),
+                (one_line(answer.answer), "bold"),
                 f"   (score {answer.score:.2f}, confidence "
                 f"{answer.confidence:.2f})",
             )
@@ -92,16 +78,16 @@ class AnswerView:
         answer = self.answer
         if answer.block_id != NO_BLOCK_ID:
             yield Text(
-                f"{_printable(answer.title)} (block {answer.block_id})  "
-                f"{_printable(answer.url)}".rstrip()
+                f"{one_line(answer.title)} (block {answer.block_id})  "
+                f"{one_line(answer.url)}".rstrip()
             )
             if answer.fields:
-                yield Text(_printable(answer.fields))
+                yield Text(one_line(answer.fields))
             # Not twice the same.
             if not answer.is_sentence:
                 yield _evidence(answer)
             if self.evidence_license:
-                terms = _printable(self.evidence_license)
+                terms = one_line(self.evidence_license)
                 yield Text(f"Evidence: {terms}")
         if answer.candidates:
             yield Text("p(z|x)  block read, its share, and its own answer")
@@ -110,7 +96,7 @@ class AnswerView:
         for candidate in [*shown][::-1]:
             yield Text(
                 f"{candidate.probability:6.4f}  "
-                f"{_printable(candidate.title)} (block {candidate.block_id}): "
-                f"{_printable(candidate.answer)}  "
-                f"{_printable(candidate.url)}".rstrip()
+                f"{one_line(candidate.title)} (block {candidate.block_id}): "
+                f"{one_line(candidate.answer)}  "
+                f"{one_line(candidate.url)}".rstrip()
             )

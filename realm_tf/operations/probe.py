@@ -1,7 +1,6 @@
 """`realm probe`."""
 
 import dataclasses
-import re
 from typing import Annotated
 
 import tyro
@@ -13,6 +12,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.evaluation import text_table
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
+from realm_tf.text.printable import one_line
 
 # Code points of a block in the table (our choice).
 _NUM_SHOWN = 60
@@ -101,5 +101,4 @@ class Probe(Operation):
             " ".join(f"{piece} {p:.3f}" for piece, p in reading.predictions),
             f"{block.title}: {block.text}"[:_NUM_SHOWN] if block else "",
         ]
-        # Control characters of a block must not reach the terminal.
-        return [re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", c) for c in cells]
+        return [one_line(cell) for cell in cells]

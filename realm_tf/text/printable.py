@@ -17,3 +17,8 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(
         lambda found: found[0].encode("unicode_escape").decode(), text
     )
+
+
+def one_line(text: str) -> str:
+    """Printable text with a space for each line break and tab."""
+    return printable(re.sub(r"\s", " ", text))
