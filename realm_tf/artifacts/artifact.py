@@ -124,24 +124,7 @@ def write(
                 stage.directory = local
                 stage.mirror = Mirror(local, directory)
             yield stage
-            if kind != _HAS_A_CARD:
-                names = {*list_files(stage.directory)} - {*_NOT_CHECKED}
-                stage.metadata["checksums"] = fingerprints.of_files(
-                    stage.directory, sorted(names)
-                )
-            stage.save()
-            metadata = {
-                **job,
-                **stage.metadata,
-                "seconds": round(time.time() - started, 1),
-            }
-            write_text(
-                os.path.join(directory, METADATA),
-                # Counts keep their order.
-                json.dumps(dict(sorted(metadata.items())), indent=2),
-            )
-            remove(os.path.join(directory, JOB))
-            write_text(os.path.join(directory, MARKER), "")
+            _complete(stage, directory, job, started)
         except BaseException as error:
             if not resumable:
                 remove(directory)
@@ -153,6 +136,25 @@ def write(
             raise
         if not in_place:
             os.rename(directory, output)
+
+
+def _complete(stage, directory, job, started):
+    """Adds what is not of the command itself, the marker last."""
+    if job["kind"] != _HAS_A_CARD:
+        names = {*list_files(stage.directory)} - {*_NOT_CHECKED}
+        stage.metadata["checksums"] = fingerprints.of_files(
+            stage.directory, sorted(names)
+        )
+    stage.save()
+    seconds = round(time.time() - started, 1)
+    metadata = {**job, **stage.metadata, "seconds": seconds}
+    write_text(
+        os.path.join(directory, METADATA),
+        # Counts keep their order.
+        json.dumps(dict(sorted(metadata.items())), indent=2),
+    )
+    remove(os.path.join(directory, JOB))
+    write_text(os.path.join(directory, MARKER), "")
 
 
 def unfinished(output: str) -> str:
@@ -184,12 +186,15 @@ def differences(made: dict, job: dict) -> list[str]:
 
 
 def _prepare(output, directory, job, resumable):
-    in_place = directory == output
-    if Path(output).exists() and not (in_place and _is_rest(directory)):
+    begun = interrupted_job(directory)
+    if Path(output).exists() and (
+        directory != output
+        # Only the rest of an interrupted run is ours to remove.
+        or (begun is None and list(Path(output).iterdir()))
+    ):
         raise InputError(
             f"{output} exists already: choose another --output, or remove it."
         )
-    begun = interrupted_job(directory)
     if begun is None or (not resumable and begun["kind"] == job["kind"]):
         remove(directory)
     elif begun != as_json(job):
@@ -230,14 +235,6 @@ def interrupted_job(directory: str) -> dict | None:
     if not path.exists():
         return None
     return json.loads(path.read_text())
-
-
-def _is_rest(directory):
-    # What an interrupted run left in place, or nothing at all; whatever else
-    # is there is not ours to remove.
-    return Path(os.path.join(directory, JOB)).exists() or not list(
-        Path(directory).iterdir()
-    )
 
 
 def read(directory: str, *, kind: str = "") -> dict:
