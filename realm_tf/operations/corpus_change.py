@@ -18,7 +18,7 @@ from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
-from realm_tf.operations.graph import Step
+from realm_tf.operations.graph import is_done
 
 # Of the blocks on the disk, those of documents that are gone, and of segments:
 # from there on a change ends with compacting (our choice).
@@ -127,7 +127,7 @@ def _make(operation, run) -> bool:
     """
     print(os.path.basename(operation.output), flush=True)
     try:
-        if Step(operation).is_done():
+        if is_done(operation):
             return False
     except InputError:
         remove(operation.output)

@@ -4,7 +4,6 @@ A complete directory that was made from the current inputs and parameters is
 kept. Any other directory is refused, neither used nor removed.
 """
 
-import dataclasses
 import os
 import sys
 import time
@@ -16,54 +15,38 @@ from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 
 
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """An operation of a list.
+def is_done(operation: Operation) -> bool:
+    """Whether the output of an operation is complete.
 
-    Args:
-        operation: `Operation` with an output.
+    Raises:
+        InputError: if it was made, or begun, from other inputs or
+            parameters.
     """
-
-    operation: Operation
-
-    @property
-    def title(self) -> str:
-        """The name of the output."""
-        return os.path.basename(self.operation.output)
-
-    def is_done(self) -> bool:
-        """Whether the output is complete.
-
-        Raises:
-            InputError: if it was made, or begun, from other inputs or
-                parameters.
-        """
-        # A file may have changed since it was read.
-        operation = self.operation.reopened()
-        result = operation.result
-        if result.is_complete:
-            where, verb, made = result, "made", result.metadata
-        else:
-            where, verb = artifact.unfinished(result.path), "begun"
-            made = artifact.interrupted_job(where)
-        inputs = operation.inputs().values()
-        if made and all(each.is_complete for each in inputs):
-            differences = artifact.differences(
-                made,
-                {
-                    "parameters": operation.parameters(),
-                    "parents": operation.parents(),
-                },
+    # A file may have changed since it was read.
+    operation = operation.reopened()
+    result = operation.result
+    if result.is_complete:
+        where, verb, made = result, "made", result.metadata
+    else:
+        where, verb = artifact.unfinished(result.path), "begun"
+        made = artifact.interrupted_job(where)
+    inputs = operation.inputs().values()
+    if made and all(each.is_complete for each in inputs):
+        differences = artifact.differences(
+            made,
+            {
+                "parameters": operation.parameters(),
+                "parents": operation.parents(),
+            },
+        )
+        if made.get("contents") not in (None, operation.contents()):
+            differences.append("other contents of its input files")
+        if differences:
+            raise InputError(
+                f"{where} was {verb} with {', '.join(differences)}. Choose "
+                "another --output, or remove it and what was made from it."
             )
-            if made.get("contents") not in (None, operation.contents()):
-                differences.append("other contents of its input files")
-            if differences:
-                raise InputError(
-                    f"{where} was {verb} with {', '.join(differences)}. "
-                    "Choose another --output, or remove it and what was made "
-                    "from it."
-                )
-        return result.is_complete
+    return result.is_complete
 
 
 class Graph:
@@ -76,17 +59,12 @@ class Graph:
     >>> graph = Graph()
     >>> rows = graph.add(Embed(model="m", blocks="b", output="e"))
     >>> index = graph.add(BuildIndex(embeddings=rows, output="i"))
-    >>> [(step.title, step.is_done()) for step in graph.steps]
-    [('e', False), ('i', False)]
+    >>> graph.plan()
+    {'e': False, 'i': False}
     """
 
     def __init__(self):
-        self._steps: dict[str, Step] = {}
-
-    @property
-    def steps(self) -> list[Step]:
-        """All steps, in order."""
-        return list(self._steps.values())
+        self._operations: dict[str, Operation] = {}
 
     def add(self, operation: Operation) -> Artifact:
         """Adds an operation, after those whose outputs it reads.
@@ -99,22 +77,21 @@ class Graph:
         Raises:
             ValueError: if another operation has this output.
         """
-        step = Step(operation)
-        there = self._steps.setdefault(operation.result.path, step)
-        if there.operation != operation:
+        there = self._operations.setdefault(operation.result.path, operation)
+        if there != operation:
             raise ValueError(
                 "Operations with one output must be the same. Received: "
-                f"{there.operation} and {operation}"
+                f"{there} and {operation}"
             )
-        return there.operation.result
+        return there.result
 
-    def plan(self) -> list[tuple[Step, bool]]:
-        """Each step, and whether it is done.
+    def plan(self) -> dict[str, bool]:
+        """Whether each output is there, in the order of the steps.
 
         Raises:
             InputError: if an output was made from something else.
         """
-        return [(step, step.is_done()) for step in self.steps]
+        return {path: is_done(each) for path, each in self._operations.items()}
 
     def run(self) -> None:
         """Runs the steps that are not done, and prints its progress.
@@ -127,33 +104,26 @@ class Graph:
         # A changed input must not show after hours.
         self.plan()
         with sharing():
-            self._run_steps()
-
-    def _run_steps(self):
-        total = len(self._steps)
-        for number, step in enumerate(self.steps, start=1):
-            label = f"[{number}/{total}] {step.title}"
-            if step.is_done():
-                print(f"{label}: done before", flush=True)
-            else:
-                command = step.operation.command_line()
-                print(f"{label}\n      $ {command}", flush=True)
-                started = time.monotonic()
-                _do(step.operation.reopened())
-                _forget_models()
-                seconds = time.monotonic() - started
-                print(f"      {seconds:.0f} s", flush=True)
+            for number, operation in enumerate(self._operations.values(), 1):
+                name = os.path.basename(operation.output)
+                label = f"[{number}/{len(self._operations)}] {name}"
+                if is_done(operation):
+                    print(f"{label}: done before", flush=True)
+                else:
+                    print(label, flush=True)
+                    _do(operation)
 
 
 def _do(operation):
+    command = operation.command_line()
+    print(f"      $ {command}", flush=True)
+    started = time.monotonic()
+    # What it reads may have been made since it was stated.
+    operation = operation.reopened()
     result = operation.run()
     if operation.status(result):
-        raise RuntimeError(
-            f"{operation.command_line()}\n{operation.report(result)}"
-        )
-
-
-def _forget_models():
-    """Frees an operation's models: many follow in one process."""
+        raise RuntimeError(f"{command}\n{operation.report(result)}")
+    # An operation's models: many follow in one process.
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
+    print(f"      {time.monotonic() - started:.0f} s", flush=True)
