@@ -52,8 +52,7 @@ class Operation:
     manner: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
+        for field, value in self._values():
             if field.is_many and isinstance(value, str | os.PathLike):
                 value = (value,)
             convert = field.kind.of if field.kind else _without_path_type
@@ -70,6 +69,11 @@ class Operation:
                         f"{field.flag} must be one of "
                         f"{', '.join(field.choices)}. Received: {each!r}"
                     )
+
+    def _values(self):
+        """Each `_Field` and its value."""
+        for field in _fields(type(self)):
+            yield field, getattr(self, field.name)
 
     def run(self):
         """Does it; returns the object that was made, or what was found."""
@@ -91,8 +95,7 @@ class Operation:
     def inputs(self) -> dict[str, Artifact | File]:
         """Name to each directory and file of questions that is read."""
         found = {}
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
+        for field, value in self._values():
             if field.kind and isinstance(value, tuple):
                 for number, each in enumerate(value):
                     found[f"{field.name} {number}"] = each
@@ -104,8 +107,8 @@ class Operation:
         """JSON values that decide the content of `output`."""
         left_out = {"output", "beam_options", *self.manner}
         return {
-            field.name: getattr(self, field.name)
-            for field in _fields(type(self))
+            field.name: value
+            for field, value in self._values()
             if field.name not in left_out and not field.kind
         }
 
@@ -124,8 +127,7 @@ class Operation:
     def reopened(self) -> "Operation":
         """The same operation, whose inputs are read again from the disk."""
         paths = {}
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
+        for field, value in self._values():
             if field.kind and isinstance(value, tuple):
                 paths[field.name] = tuple(map(str, value))
             elif field.kind and value is not None:
@@ -149,8 +151,7 @@ class Operation:
             least: int. The smallest value allowed.
             *names: str. Fields.
         """
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
+        for field, value in self._values():
             if field.name in names and value is not None and value < least:
                 raise InputError(
                     f"{field.flag} {value}: expected {least} or more."
@@ -163,9 +164,8 @@ class Operation:
             names: iterable of str. Fields.
             what: str. The case that ignores them, in the user's words.
         """
-        for field in _fields(type(self)):
-            is_given = getattr(self, field.name) != field.default
-            if field.name in names and is_given:
+        for field, value in self._values():
+            if field.name in names and value != field.default:
                 raise InputError(
                     f"{field.flag} is not for {what}: leave it out."
                 )
@@ -178,8 +178,7 @@ class Operation:
         if self.command is None:
             return repr(self)
         words = ["realm", self.command]
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
+        for field, value in self._values():
             if value == field.default or field.name == "beam_options":
                 continue
             given = list(map(str, _items(value)))
