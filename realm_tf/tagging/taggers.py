@@ -23,6 +23,8 @@ TAGGERS = (RULES, LINKS, BERT, SPACY)
 SPACY_MODEL = "en_core_web_sm"
 # Our choice: a link's text of one character is a footnote or a symbol.
 _MIN_LINK_LENGTH = 2
+# Sentences that a model computes at once (our choice).
+_BATCH_SIZE = 32
 
 Span = tuple[int, int, str]
 
@@ -102,13 +104,12 @@ class SpacyTagger:
     Args:
         model: str. A pipeline that is installed, or a directory of one.
             Defaults to `"en_core_web_sm"`.
-        batch_size: int. Sentences computed at once. Defaults to `32`.
 
     Raises:
         InputError: if spaCy or the pipeline is not installed.
     """
 
-    def __init__(self, model: str = SPACY_MODEL, *, batch_size: int = 32):
+    def __init__(self, model: str = SPACY_MODEL):
         try:
             import spacy
         except ImportError as error:
@@ -128,7 +129,6 @@ class SpacyTagger:
             f"{model} {self._pipeline.meta['version']}, "
             f"spaCy {spacy.__version__}"
         )
-        self._batch_size = batch_size
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, with the labels of the pipeline."""
@@ -138,7 +138,7 @@ class SpacyTagger:
             return tag_sentences(blocks, self._find)
 
     def _find(self, texts):
-        for document in self._pipeline.pipe(texts, batch_size=self._batch_size):
+        for document in self._pipeline.pipe(texts, batch_size=_BATCH_SIZE):
             yield [
                 (entity.start_char, entity.end_char, entity.label_)
                 for entity in document.ents
@@ -152,8 +152,6 @@ class BertTagger:
 
     Args:
         directory: str. Written by `realm train-tagger`.
-        batch_size: int. Sentences of a batch, of 32 wordpieces each; of
-            shorter ones there are more. Defaults to `32`.
         precision: str. See `models.precision.computing_in`. Defaults to
             `"float32"`.
         language: str. Of the dates; see `dates.date_finder`. Defaults to
@@ -171,7 +169,6 @@ class BertTagger:
     def __init__(
         self,
         directory: str,
-        batch_size: int = 32,
         precision: str = "float32",
         language: str = dates.ENGLISH,
     ):
@@ -181,7 +178,6 @@ class BertTagger:
         self._find_dates = dates.date_finder(language)
         with computing_in(precision):
             self._tagger = tagger_directory.load(directory)
-        self._batch_size = batch_size
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, with the labels of the tagger and `DATE`.
@@ -192,7 +188,7 @@ class BertTagger:
         return tag_sentences(blocks, self._find)
 
     def _find(self, sentences):
-        names = self._tagger.find_names(sentences, batch_size=self._batch_size)
+        names = self._tagger.find_names(sentences, batch_size=_BATCH_SIZE)
         for sentence, found in zip(sentences, names, strict=True):
             days = [(*place, "DATE") for place in self._find_dates(sentence)]
             yield without_overlaps([*found, *days])
@@ -203,7 +199,6 @@ def make_tagger(
     *,
     tagger_model: str | None = None,
     language: str = dates.ENGLISH,
-    batch_size: int = 32,
     precision: str = "float32",
 ):
     """A tagger by name.
@@ -214,8 +209,6 @@ def make_tagger(
             the pipeline, by default `SPACY_MODEL`.
         language: str. ISO 639 code of the texts, whose dates `links` and `bert`
             find. Defaults to English.
-        batch_size: int. Sequences that a model computes at once. Defaults to
-            `32`.
         precision: str. In which `bert` computes. Defaults to `"float32"`.
 
     Returns:
@@ -229,8 +222,8 @@ def make_tagger(
     if name == LINKS:
         return LinksTagger(language)
     if name == SPACY:
-        return SpacyTagger(tagger_model or SPACY_MODEL, batch_size=batch_size)
-    return BertTagger(tagger_model, batch_size, precision, language)
+        return SpacyTagger(tagger_model or SPACY_MODEL)
+    return BertTagger(tagger_model, precision, language)
 
 
 def identity(

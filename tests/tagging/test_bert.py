@@ -37,7 +37,7 @@ def test_words_leave_nothing_out():
 
 
 def test_blocks_are_marked_in_their_text(tagger_dir):
-    tagger = BertTagger(tagger_dir, batch_size=1)
+    tagger = BertTagger(tagger_dir)
     blocks = [
         block_of("Bach wrote music in Leipzig.", "Ada was in London."),
         block_of(),

@@ -101,7 +101,7 @@ def spacy(monkeypatch):
 
 
 def test_spacy_gets_sentences_and_gives_places_in_the_block(spacy):
-    tagger = taggers.make_tagger("spacy", tagger_model="shouting", batch_size=5)
+    tagger = taggers.make_tagger("spacy", tagger_model="shouting")
     blocks = [SUEZ, block_of("no"), block_of("Ada.", "In Rome.")]
     assert marked(tagger, *blocks) == [
         [
@@ -122,7 +122,7 @@ def test_spacy_gets_sentences_and_gives_places_in_the_block(spacy):
                 "At 日本, Café Zürich sold 12 million cups.",
                 *("no", "Ada.", "In Rome."),
             ],
-            5,
+            32,
         )
     ]
 
