@@ -201,7 +201,7 @@ def main(*, saved_model: str, seconds: float = 10.0):
             )
             for name, merged in (("one_client", 1), ("batching", _NUM_CLIENTS))
         }
-        questions = questions_of(find_version(saved_model)[0])
+        questions = questions_of(find_version(saved_model))
         results = {
             name: _turns(servers, questions, name, seconds)
             for name in SIGNATURES

@@ -71,7 +71,7 @@ class SavedModelServable:
     """
 
     def __init__(self, path: str, *, optimized: bool = True):
-        self.directory = local_directory(find_version(path)[0])
+        self.directory = local_directory(find_version(path))
         self.card = export_card.read(self.directory)
         self.evidence_license = self.card.get("evidence_license")
         try:

@@ -23,7 +23,7 @@ UNNUMBERED_VERSION = 1
 _MAX_VERSION = 2**63 - 1
 
 
-def find_version(path: str) -> tuple[str, int]:
+def find_version(path: str) -> str:
     """The version directory to load.
 
     Args:
@@ -33,8 +33,7 @@ def find_version(path: str) -> tuple[str, int]:
             export that is still being written, do not count.
 
     Returns:
-        The version directory and its version: its name if that is a number,
-        else 1.
+        str, the version directory.
 
     Raises:
         InputError: if no SavedModel is there.
@@ -47,8 +46,7 @@ def find_version(path: str) -> tuple[str, int]:
             f"<integer>/{SAVED_MODEL_FILE} in it, written to the end. "
             "`realm export` and `realm corpus create` make one."
         )
-    version = max(whole)
-    return directories[version], version
+    return directories[max(whole)]
 
 
 def version_directories(path: str) -> dict[int, str]:

@@ -61,7 +61,7 @@ class Inspect(Operation):
         if not artifact.is_complete(directory) and (
             saved_models.version_directories(directory)
         ):
-            directory, _ = saved_models.find_version(directory)
+            directory = saved_models.find_version(directory)
         found = objects.open_any(directory)
         if self.html is not None:
             from realm_tf.tagging import page

@@ -91,7 +91,7 @@ class Verify(Operation):
         from realm_tf.artifacts.saved_models import find_version
         from realm_tf.export import card
 
-        directory, _ = find_version(self.saved_model)
+        directory = find_version(self.saved_model)
         if not artifact.is_complete(directory):
             raise InputError(
                 f"{directory} was not written by `realm export` to its end."

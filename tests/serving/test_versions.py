@@ -38,7 +38,7 @@ def test_an_export_in_place_does_not_count_before_its_end(world):
             if version == 2:
                 world.start(base=base)
                 assert world.states() == [(1, "AVAILABLE")]
-                assert saved_models.find_version(base) == (f"{base}/1", 1)
+                assert saved_models.find_version(base) == f"{base}/1"
     world.poll()
     assert world.states()[0] == (2, "AVAILABLE")
 

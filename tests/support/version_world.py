@@ -63,7 +63,7 @@ class World:
             (self.base / str(version) / "saved_model.pb").write_bytes(b"m")
 
     def load(self, directory):
-        _, version = saved_models.find_version(directory)
+        (version,) = saved_models.version_directories(directory)
         if version in self.broken:
             raise self.broken[version]
         self.loaded.append(FakeServable(directory, version))
