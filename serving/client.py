@@ -295,21 +295,15 @@ class RealmClient:
         ]
 
     def _predict_part(self, questions, signature, convert, filter):
-        inputs = {"question": questions}
-        if filter:
-            signature += signatures.FILTERED
-            inputs[signatures.FILTER] = [filter] * len(questions)
+        signature, inputs = with_filter(signature, questions, filter)
         request = wire.PredictRequest()
         request.model_spec.name = self.model
         request.model_spec.signature_name = signature
-        for name, texts in inputs.items():
+        for name, strings in inputs.items():
             tensor = request.inputs.add(key=name).value
             tensor.dtype = _DT_STRING
-            tensor.tensor_shape.dim.add(size=len(texts))
-            # UTF-8 has no lone surrogates.
-            tensor.string_val.extend(
-                t.encode("utf-8", "replace") for t in texts
-            )
+            tensor.tensor_shape.dim.add(size=len(strings))
+            tensor.string_val.extend(strings)
         try:
             response = self._channel.unary_unary(_PREDICT)(
                 request.SerializeToString(),
@@ -468,6 +462,21 @@ def checked(source: str) -> Iterator[None]:
             "a model that `realm export` wrote and, of a server, the gRPC port "
             "of TensorFlow Serving's protocol.",
         ) from error
+
+
+def with_filter(
+    signature: str, questions: list[str], filter: str
+) -> tuple[str, dict[str, list[bytes]]]:
+    """The signature that takes a filter, if there is one, and its inputs."""
+    inputs = {"question": questions}
+    if filter:
+        signature += signatures.FILTERED
+        inputs[signatures.FILTER] = [filter] * len(questions)
+    # UTF-8 has no lone surrogates.
+    return signature, {
+        name: [text.encode("utf-8", "replace") for text in texts]
+        for name, texts in inputs.items()
+    }
 
 
 def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:

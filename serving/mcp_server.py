@@ -23,6 +23,7 @@ from realm_tf.serving import documents
 from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.client import to_answers
 from realm_tf.serving.client import to_retrieved
+from realm_tf.serving.client import with_filter
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import RequestHandler
@@ -119,11 +120,9 @@ class _Tools:
             raise ToolError(error.message) from error
 
     def _run(self, record, signature, text, filter):
-        inputs = {"question": _one(text)}
-        if filter:
-            signature += signatures.FILTERED
-            inputs[signatures.FILTER] = _one(filter)
-        request = PredictRequest(inputs, signature)
+        signature, inputs = with_filter(signature, [text], filter)
+        arrays = {k: np.array(v, object) for k, v in inputs.items()}
+        request = PredictRequest(arrays, signature)
         _, outputs = self._handler.predict(record, lambda _: request)
         return {name: array.tolist() for name, array in outputs.items()}
 
@@ -143,10 +142,6 @@ class _Tools:
                     address = f"{request.base_url}documents/{block_id}"
                 url = address + mark + anchor
         return {"source": url, "document": name}
-
-
-def _one(text):
-    return np.array([text.encode("utf-8", "replace")], object)
 
 
 def make(handler: RequestHandler) -> MCPServer:

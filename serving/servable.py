@@ -29,6 +29,7 @@ from realm_tf.serving import memory
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.client import checked
 from realm_tf.serving.client import to_answers
+from realm_tf.serving.client import with_filter
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
@@ -196,15 +197,10 @@ class SavedModelServable:
         """Answers questions in one batch; see `client.RealmClient.ask`."""
         if not questions:
             return []
-        texts = [question.encode("utf-8", "replace") for question in questions]
-        inputs = {"question": np.array(texts, dtype=object)}
-        signature = signatures.DEFAULT
-        if filter:
-            signature += signatures.FILTERED
-            texts = [filter.encode("utf-8", "replace")] * len(questions)
-            inputs[signatures.FILTER] = np.array(texts, dtype=object)
+        signature, inputs = with_filter(signatures.DEFAULT, questions, filter)
+        arrays = {k: np.array(v, dtype=object) for k, v in inputs.items()}
         try:
-            outputs = self.run(inputs, signature=signature)
+            outputs = self.run(arrays, signature=signature)
         except RequestError as error:
             raise RealmServerError(error.code.name, error.message) from error
         with checked(self.directory):
