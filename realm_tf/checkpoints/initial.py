@@ -15,6 +15,8 @@ from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Embedding
 from realm_tf.checkpoints.tokenizer_files import find_tokenizer
+from realm_tf.configs.initial import FromBert
+from realm_tf.configs.initial import Random
 from realm_tf.errors import InputError
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.model_directory import LoadedModel
@@ -36,14 +38,9 @@ COSINE = Embedding("mean", None, normalize=True)
 def from_source(
     kind: str,
     source: str,
+    recipe: FromBert,
     *,
     vocab: str | None = None,
-    num_heads: int = 0,
-    projection_dim: int = 0,
-    cosine: bool = False,
-    dot: bool = False,
-    query_prefix: str = "",
-    block_prefix: str = "",
     **options,
 ):
     """A model that begins with a BERT from files.
@@ -51,16 +48,8 @@ def from_source(
     Args:
         kind: str. See `open_source`.
         source: str. See `open_source`.
+        recipe: `FromBert`.
         vocab: str. Its vocab.txt. Defaults to the one beside it.
-        num_heads: int. Of `"tf1"`; see `tf1.open_source`.
-        projection_dim: int. Width of the embeddings. Defaults to `0`: what the
-            source says, or 128.
-        cosine: bool. Embed as `COSINE`. Defaults to `False`.
-        dot: bool. Leave embeddings as long as they are, whatever the source
-            says. Defaults to `False`.
-        query_prefix: str. Text before questions. Defaults to what the source
-            says, or nothing.
-        block_prefix: str. The same of blocks.
         **options: see `open_qa`.
 
     Returns:
@@ -69,7 +58,7 @@ def from_source(
     Raises:
         InputError: if something is missing, damaged or no BERT.
     """
-    opened = open_source(kind, source, num_heads)
+    opened = open_source(kind, source, recipe.num_heads)
     if BERT not in opened.makers:
         raise InputError(
             f"{source} holds {', '.join(opened.makers)} and no BERT to begin "
@@ -77,15 +66,14 @@ def from_source(
             "REALM, and --reader for a reader alone."
         )
     embedding = opened.embedding
-    if embedding and (projection_dim or cosine):
+    if embedding and (recipe.projection_dim or recipe.cosine):
         raise InputError(
             f"{source} says itself how its BERT embeds texts: leave "
             "--set cosine and --set projection_dim out."
         )
     if not embedding:
-        with_projection = Embedding(projection_dim=projection_dim or 128)
-        embedding = COSINE if cosine else with_projection
-    if dot:
+        embedding = made_embedding(recipe)
+    if recipe.dot:
         embedding = dataclasses.replace(embedding, normalize=False)
     return open_qa(
         opened.makers[BERT],
@@ -98,11 +86,18 @@ def from_source(
         make_masked_lm=opened.makers.get(ENCODER),
         embedding=dataclasses.replace(
             embedding,
-            query_prefix=query_prefix or embedding.query_prefix,
-            block_prefix=block_prefix or embedding.block_prefix,
+            query_prefix=recipe.query_prefix or embedding.query_prefix,
+            block_prefix=recipe.block_prefix or embedding.block_prefix,
         ),
         **options,
     )
+
+
+def made_embedding(recipe: FromBert | Random) -> Embedding:
+    """How a BERT embeds that was not trained to."""
+    if recipe.cosine:
+        return COSINE
+    return Embedding(projection_dim=recipe.projection_dim or 128)
 
 
 def open_qa(

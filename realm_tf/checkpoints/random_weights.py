@@ -7,9 +7,9 @@ import numpy as np
 
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import variables_by_path
-from realm_tf.checkpoints.initial import COSINE
+from realm_tf.checkpoints.initial import made_embedding
 from realm_tf.checkpoints.initial import open_qa
-from realm_tf.checkpoints.source import Embedding
+from realm_tf.configs.initial import Random
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.model_directory import LoadedModel
@@ -22,45 +22,33 @@ _EMBEDDING_SCALE = 0.02 * 768
 
 
 def random(
-    *,
+    recipe: Random,
     vocab: str,
-    num_layers: int = 2,
-    num_heads: int = 2,
-    hidden_dim: int = 128,
-    intermediate_dim: int = 512,
-    mimetic: bool = False,
-    projection_dim: int = 128,
-    cosine: bool = False,
+    *,
     reader_layers: int | None = None,
-    reader: str | None = None,
     seed: int = 0,
+    **options,
 ) -> LoadedModel:
     """A model with random weights.
 
+    Cosines make towers a bag of words, a retriever to start from; the paper's
+    give random scores, the null block's among them.
+
     Args:
+        recipe: `Random`.
         vocab: str. Path of a vocab.txt.
-        num_layers: int. Transformer layers. Defaults to `2`.
-        num_heads: int. Attention heads. Defaults to `2`.
-        hidden_dim: int. Width. Defaults to `128`.
-        intermediate_dim: int. Feed-forward width. Defaults to `512`.
-        mimetic: bool. Begin with weights that resemble trained ones, see
-            `make_mimetic`, instead of BERT's. Defaults to `False`.
-        projection_dim: int. Width of the embeddings. Defaults to `128`.
-        cosine: bool. Embed as `initial.COSINE`: then towers are a bag of words,
-            a retriever to start from; the paper's give random scores, the null
-            block's among them. Defaults to `False`.
-        reader_layers: int. Layers of the reader. Defaults to `num_layers`.
-        reader: str. See `initial.open_qa`. Defaults to `None`: random, too.
+        reader_layers: int. Layers of the reader. Defaults to all.
         seed: int. Defaults to `0`.
+        **options: see `initial.open_qa`.
 
     Raises:
         InputError: if the heads do not divide the width, or the vocabulary is
             unreadable.
     """
-    if hidden_dim % num_heads:
+    if recipe.hidden_dim % recipe.num_heads:
         raise InputError(
             "hidden_dim must be a multiple of num_heads. Received: "
-            f"hidden_dim={hidden_dim}, num_heads={num_heads}"
+            f"hidden_dim={recipe.hidden_dim}, num_heads={recipe.num_heads}"
         )
     tokenizer = Tokenizer.from_file(vocab)
 
@@ -68,30 +56,28 @@ def random(
         encoder = BertEncoder(
             tokenizer.vocabulary_size,
             layers,
-            num_heads,
-            hidden_dim,
-            intermediate_dim,
+            recipe.num_heads,
+            recipe.hidden_dim,
+            recipe.intermediate_dim,
         )
-        if mimetic:
+        if recipe.mimetic:
             make_mimetic(encoder, seed)
         return encoder
 
     return open_qa(
-        functools.partial(make_encoder, num_layers),
+        functools.partial(make_encoder, recipe.num_layers),
         tokenizer,
         Card("random weights."),
         make_reader_encoder=functools.partial(
-            make_encoder, reader_layers or num_layers
+            make_encoder, reader_layers or recipe.num_layers
         ),
-        embedding=COSINE
-        if cosine
-        else Embedding(projection_dim=projection_dim),
-        reader=reader,
+        embedding=made_embedding(recipe),
         seed=seed,
+        **options,
     )
 
 
-def make_mimetic(encoder, seed: int = 0):
+def make_mimetic(encoder, seed: int):
     """Random weights of the kind that training brings about.
 
     BERT's own (a normal of 0.02) were chosen for a width of 768. In a narrow
@@ -109,7 +95,7 @@ def make_mimetic(encoder, seed: int = 0):
 
     Args:
         encoder: `BertEncoder`. Changed in place.
-        seed: int. Of queries and keys. Defaults to `0`.
+        seed: int. Of queries and keys.
 
     References:
         [Trockman and Kolter, 2023](https://arxiv.org/abs/2305.09828), who let

@@ -166,21 +166,17 @@ class Init(Operation):
 
             if not self.vocab:
                 raise InputError("--from random needs --vocab FILE.")
-            sizes = initial.Random().parse(self.set).flat()
-            return random(vocab=self.vocab, **sizes, **options)
+            recipe = initial.Random().parse(self.set)
+            return random(recipe, self.vocab, **options)
         if not self.source:
             raise InputError(
                 f"--from {self.from_} needs --source, the weights to read."
             )
         from realm_tf.checkpoints.initial import from_source
 
-        changes = initial.FromBert().parse(self.set).flat()
+        recipe = initial.FromBert().parse(self.set)
         return from_source(
-            self.from_,
-            self.source,
-            vocab=self.vocab,
-            **changes,
-            **options,
+            self.from_, self.source, recipe, vocab=self.vocab, **options
         )
 
 

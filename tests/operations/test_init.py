@@ -15,6 +15,7 @@ from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.checkpoints import minilm as minilm_wheel
 from realm_tf.checkpoints import random_weights
+from realm_tf.configs.initial import Random
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.init import Init
@@ -33,7 +34,7 @@ SIZES = {
 
 def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
     loaded = random_weights.random(
-        vocab=vocabulary_path, reader_layers=1, **SIZES
+        Random(**SIZES), vocabulary_path, reader_layers=1
     )
     model = loaded.model
     assert model.share_embedders and model.embedding_dim == 4
@@ -52,9 +53,8 @@ def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
 
 def test_mimetic_weights(vocabulary_path):
     width = 64
-    loaded = random_weights.random(
-        vocab=vocabulary_path, mimetic=True, **{**SIZES, "hidden_dim": width}
-    )
+    recipe = Random(mimetic=True, **{**SIZES, "hidden_dim": width})
+    loaded = random_weights.random(recipe, vocabulary_path)
     for encoder in (
         loaded.model.query_embedder.encoder,
         loaded.model.reader.encoder,
@@ -120,7 +120,7 @@ def test_the_command_writes_a_directory(vocabulary_path, tmp_path, capsys):
     assert metadata["parameters"]["from"] == "random"
     words = shlex.split(made.command_line())[2:]
     assert cli.parse(Init, words) == made
-    expected = random_weights.random(vocab=vocabulary_path, seed=7, **SIZES)
+    expected = random_weights.random(Random(**SIZES), vocabulary_path, seed=7)
     found = model_directory.load(output)
     assert not training_runs.moved(found.model, expected.model)
     # A second time, and without what it needs.

@@ -10,6 +10,7 @@ from realm_tf import quickstart
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import remove
 from realm_tf.checkpoints import random_weights
+from realm_tf.configs.initial import Random
 from realm_tf.operations import quickstart as operation
 from realm_tf.operations.quickstart import Quickstart
 
@@ -22,15 +23,14 @@ def tiny_minilm(tmp_path, monkeypatch):
 
     def minilm(*, wheel, reader_layers, reader, trained_reader, seed):
         assert trained_reader and reader is None
-        return random_weights.random(
-            vocab=vocabulary,
+        recipe = Random(
             num_layers=1,
             num_heads=2,
             hidden_dim=8,
             intermediate_dim=16,
             projection_dim=8,
-            seed=seed,
         )
+        return random_weights.random(recipe, vocabulary, seed=seed)
 
     monkeypatch.setattr("realm_tf.checkpoints.minilm.minilm", minilm)
     monkeypatch.setattr(operation, "RECIPE", "tiny")

@@ -1,6 +1,7 @@
 """Random models of a few weights."""
 
 from realm_tf.checkpoints import random_weights
+from realm_tf.configs.initial import Random
 from realm_tf.models import model_directory
 from realm_tf.models.bert_encoder import BertEncoder
 
@@ -24,9 +25,17 @@ def spread(model, factor: float = 25.0) -> None:
             variable.assign(factor * variable)
 
 
-def save(vocabulary: str, output: str, *, factor: float = 25.0, **sizes) -> str:
+def save(
+    vocabulary: str,
+    output: str,
+    *,
+    factor: float = 25.0,
+    seed: int = 0,
+    **sizes,
+) -> str:
     """Writes a model directory, as `realm init --from random` does."""
-    loaded = random_weights.random(vocab=vocabulary, **{**_SIZES, **sizes})
+    recipe = Random(**{**_SIZES, **sizes})
+    loaded = random_weights.random(recipe, vocabulary, seed=seed)
     spread(loaded.model, factor)
     model_directory.save(loaded, output, parameters={"from": "random"})
     return output
