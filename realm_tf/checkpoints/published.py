@@ -83,24 +83,6 @@ def make_model(opened: list[Source], tower: Source | None):
     return model, lines
 
 
-def there_already(directory, is_ours: bool) -> str:
-    """What is said of a complete directory that was to be made.
-
-    Args:
-        directory: `Artifact`.
-        is_ours: bool. Whether it is what would be made.
-
-    Raises:
-        InputError: if it is not.
-    """
-    if not is_ours:
-        raise InputError(
-            f"{directory} exists already and was made of something else. "
-            "Remove it or choose another directory."
-        )
-    return f"{directory}: there already"
-
-
 def check_embeddings(model, blocks, rows) -> list[str]:
     """Compares published embeddings with those of a model's block tower.
 

@@ -15,6 +15,7 @@ from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
+from realm_tf.operations.graph import is_done
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 
@@ -99,7 +100,6 @@ class ImportCheckpoint(Operation):
             InputError: if parts are missing, damaged or do not fit each other,
                 or a directory to make is there and not of this import.
         """
-        from realm_tf.checkpoints import published
         from realm_tf.checkpoints.opening import open_source
 
         if self.embeddings and not self.blocks:
@@ -109,9 +109,8 @@ class ImportCheckpoint(Operation):
         opened = [open_source(self.kind, path) for path in self.source]
         tower = self.block_tower and open_source(self.kind, self.block_tower)
         model = self.result
-        if model.is_complete:
-            is_ours = model.parameters == self.parameters()
-            lines = [published.there_already(model, is_ours)]
+        if is_done(self):
+            lines = [f"{model}: there already"]
         else:
             lines = self._write_model(opened, tower)
         rows = next(
@@ -160,7 +159,6 @@ class ImportCheckpoint(Operation):
 
     def _write_blocks(self, model, rows):
         """Writes the texts as blocks; returns what there is to say."""
-        from realm_tf.checkpoints.published import there_already
         from realm_tf.checkpoints.tokenizer_files import find
 
         directories = [
@@ -189,9 +187,8 @@ class ImportCheckpoint(Operation):
             beam_options=self.beam_options,
         )
         blocks = chunk.result
-        if blocks.is_complete:
-            is_ours = blocks.parameters == chunk.parameters()
-            return there_already(blocks, is_ours)
+        if is_done(chunk):
+            return f"{blocks}: there already"
         chunk.run()
         if rows and blocks.num_blocks != len(rows):
             remove(self.blocks)
@@ -214,9 +211,8 @@ class ImportCheckpoint(Operation):
             precision="float32",
         )
         made = embed.result
-        if made.is_complete:
-            is_ours = made.parents == embed.parents()
-            return [published.there_already(made, is_ours)]
+        if is_done(embed):
+            return [f"{made}: there already"]
         lines = published.check_embeddings(model, blocks, rows)
         embed.write_rows(rows)
         return [f"{made}: {len(rows):,} embeddings", *lines]

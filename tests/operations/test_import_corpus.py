@@ -124,7 +124,7 @@ def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
     paths[name] = open_qa[name]
     texts = tmp_path / "block_records.npy"
     shutil.copy(GOLDEN / "openqa" / "block_records.npy", texts)
-    with pytest.raises(InputError, match="was made of something else"):
+    with pytest.raises(InputError, match="was made with"):
         import_hf(
             ["openqa"],
             paths["model"],
