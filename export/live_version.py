@@ -86,6 +86,8 @@ def template(
     # Another process may be making it.
     with artifact.locked(folder, wait=True):
         if not is_whole(found):
+            from realm_tf.export import tracing
+
             remove(found.path)
             _remove_unused(folder)
             print("graph, once for this model: half a minute", flush=True)
@@ -96,7 +98,15 @@ def template(
                 parameters=parameters,
                 parents=parents,
             ) as stage:
-                _trace(stage, model, state, fields, wide, parents)
+                tracing.write_template(
+                    stage,
+                    model,
+                    state,
+                    kind=KIND,
+                    fields=fields,
+                    wide=wide,
+                    parents=parents,
+                )
     return found
 
 
@@ -121,20 +131,6 @@ def _remove_unused(folder):
             continue
         if max(used.st_atime, used.st_mtime) < time.time() - _KEPT_SECONDS:
             remove(path)
-
-
-def _trace(stage, model, state, fields, wide, parents):
-    from realm_tf.export import tracing
-
-    tracing.write_template(
-        stage,
-        model,
-        state,
-        kind=KIND,
-        fields=fields,
-        wide=wide,
-        parents=parents,
-    )
 
 
 def write(

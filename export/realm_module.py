@@ -133,27 +133,9 @@ class RealmModule(tf.Module):
         )
         # (b, k): every slice is one of these blocks.
         lines = self.corpus.lines.lookup(rows)
-        num_read = tf.shape(rows)[1]
-        # (b, n + k): the block of each of the n best spans, and each block.
-        places = tf.concat(
-            [
-                spans["nbest_positions"],
-                tf.zeros_like(rows) + tf.range(num_read),
-            ],
-            axis=1,
-        )
-        sliced = self.corpus.slice(
-            tf.gather(rows, places, batch_dims=1),
-            tf.gather(lines, places, batch_dims=1),
-            *(
-                tf.concat(
-                    [spans[f"nbest_{name}"], spans[f"candidate_{name}"]], axis=1
-                )
-                for name in ("starts", "limits")
-            ),
-            are_sentences,
-        )
         texts = text_of(lines)
+        num_read = tf.shape(rows)[1]
+        places, sliced = self._sliced(rows, lines, spans, are_sentences)
         best = tf.gather(rows, places[:, :1], batch_dims=1)[:, 0]
         found = asked & (spans["nbest_starts"][:, 0] >= 0) & (best >= 0)
         # Spans of what is no block, and those that there are not.
@@ -263,6 +245,29 @@ class RealmModule(tf.Module):
         return (
             ids.to_tensor(shape=(None, max_length)),
             tf.cast(ids.row_lengths(), tf.int32),
+        )
+
+    def _sliced(self, rows, lines, spans, are_sentences):
+        """The n best spans, then the best one of each of the k blocks read.
+
+        Returns:
+            Which of the blocks read each is in `(batch_size, n + k)`, and
+            what `CorpusPart.slice` gives.
+        """
+        each_block = tf.zeros_like(rows) + tf.range(tf.shape(rows)[1])
+        places = tf.concat([spans["nbest_positions"], each_block], axis=1)
+        starts, limits = (
+            tf.concat(
+                [spans[f"nbest_{name}"], spans[f"candidate_{name}"]], axis=1
+            )
+            for name in ("starts", "limits")
+        )
+        return places, self.corpus.slice(
+            tf.gather(rows, places, batch_dims=1),
+            tf.gather(lines, places, batch_dims=1),
+            starts,
+            limits,
+            are_sentences,
         )
 
     def _candidates(self, rows, texts, answers, log_probs):

@@ -85,11 +85,7 @@ def answer(
     """
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
-        from realm_tf.answering.closed_book import ClosedBook
-        from realm_tf.models import model_directory
-
-        loaded = model_directory.load(model, precision=precision)
-        return Answered(ClosedBook(loaded).predict(texts))
+        return Answered(_closed_book(model, precision, texts))
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
@@ -100,13 +96,7 @@ def answer(
     answered = Answered(records=corpus.records)
     if retriever == "hybrid":
         if lexical_weight == FIT:
-            lexical_weight = lexical_weights.fit(
-                asked,
-                retrievers.make("hybrid", corpus),
-                corpus.records.texts,
-                num_read=num_reader_blocks,
-                depth=recall.NUM_RANKED,
-            )
+            lexical_weight = _fitted(corpus, asked, num_reader_blocks)
         answered.lexical_weight = lexical_weight
     if ranking:
         search = Given(ranking, asked, num_blocks=len(corpus.records))
@@ -124,6 +114,25 @@ def answer(
     else:
         answered.ranking = _ranking(search, texts)
     return answered
+
+
+def _closed_book(model, precision, texts):
+    from realm_tf.answering.closed_book import ClosedBook
+    from realm_tf.models import model_directory
+
+    loaded = model_directory.load(model, precision=precision)
+    return ClosedBook(loaded).predict(texts)
+
+
+def _fitted(corpus, asked, num_reader_blocks):
+    """The weight of BM25 that fits the questions best."""
+    return lexical_weights.fit(
+        asked,
+        retrievers.make("hybrid", corpus),
+        corpus.records.texts,
+        num_read=num_reader_blocks,
+        depth=recall.NUM_RANKED,
+    )
 
 
 def _retriever(corpus, name, asked, lexical_weight):

@@ -137,29 +137,18 @@ def fit(
         while not saver.is_over:
             done = steps_done(model)
             left = next(end for end in epoch_ends if end > done) - done
-            _fit_intervals(
-                model,
+            interval, first = min(log_every, left), len(training_log.lines)
+            model.fit(
                 feed(functools.partial(batches, done)),
-                left,
-                min(log_every, left),
-                first=len(training_log.lines),
+                initial_epoch=first,
+                epochs=first + left // interval,
+                steps_per_epoch=interval,
+                # The batches come shuffled.
+                shuffle=False,
+                verbose=0,
                 callbacks=callbacks,
             )
     return _history(training_log.lines, epoch_ends)
-
-
-def _fit_intervals(model, data, num_steps, interval, *, first, callbacks):
-    """Trains for as many whole intervals as fit into some steps."""
-    model.fit(
-        data,
-        initial_epoch=first,
-        epochs=first + num_steps // interval,
-        steps_per_epoch=interval,
-        # The batches come shuffled.
-        shuffle=False,
-        verbose=0,
-        callbacks=callbacks,
-    )
 
 
 def _history(lines, epoch_ends):
