@@ -12,12 +12,13 @@ What it opens is what the trainer's `task.json` names: `model`, `blocks`,
 `max_block_length` and `precision`.
 """
 
-import argparse
 import contextlib
 import os
 import sys
 import threading
 import time
+
+import tyro
 
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
@@ -37,11 +38,10 @@ class _Builder:
     """Embeds ranges with the weights that come, again and again."""
 
     def __init__(self, meeting, task):
+        from realm_tf.models import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self._exchange = meeting
-        from realm_tf.models import model_directory
-
         self._loaded = model_directory.load(
             task["model"], precision=task["precision"]
         )
@@ -84,32 +84,22 @@ class _Builder:
         )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The process of `index_builder.ProcessBuilders`, and any other."""
-    parser = argparse.ArgumentParser(
-        prog="python -m realm_tf.operations.rebuild_index",
-        description="Embeds blocks for a training with refresh=process.",
-    )
-    parser.add_argument(
-        "--exchange",
-        required=True,
-        help="the run's directory OUTPUT.partial/run/index_exchange",
-    )
-    parser.add_argument(
-        "--with-trainer",
-        action="store_true",
-        help="end when standard input ends, at a low priority",
-    )
-    args = parser.parse_args(argv)
-    if args.with_trainer:
+def build(*, exchange: str, with_trainer: bool = False) -> int:
+    """Embeds blocks for a training with refresh=process.
+
+    Args:
+        exchange: the run's directory OUTPUT.partial/run/index_exchange
+        with_trainer: end when standard input ends, at a low priority
+    """
+    if with_trainer:
         _end_with_the_trainer()
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-    meeting = Exchange(args.exchange)
+    meeting = Exchange(exchange)
     try:
         task = meeting.task
         if task is None:
             raise InputError(
-                f"--exchange {args.exchange}: no training with "
+                f"--exchange {exchange}: no training with "
                 "refresh=process is going on there."
             )
         builder = _Builder(meeting, task)
@@ -134,4 +124,5 @@ def _end_with_the_trainer():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program = "python -m realm_tf.operations.rebuild_index"
+    sys.exit(tyro.cli(build, prog=program))

@@ -132,7 +132,7 @@ def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
 
 
 def test_nothing_to_join(tmp_path, capsys):
-    assert rebuild_index.main(["--exchange", str(tmp_path)]) == 2
+    assert rebuild_index.build(exchange=str(tmp_path)) == 2
     assert "no training with refresh=process" in capsys.readouterr().err
 
 
