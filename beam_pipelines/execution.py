@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -32,6 +33,8 @@ _OF_KNOWN_OPTIONS = (*_LOCAL_RUNNERS, _DASK_RUNNER, _DATAFLOW)
 # an option says that they are elsewhere.
 _STARTS_WORKERS = (*_LOCAL_RUNNERS, _DASK_RUNNER, "PrismRunner")
 _ELSEWHERE = ("environment_type", "address", "scheduler_file")
+# Until a job service answers (our choice): Beam waits five minutes.
+_CONNECT_SECONDS = 20
 # What a job elsewhere ends with. Of Dataflow it has no class in common.
 _LOST = (RuntimeError, OSError, grpc.RpcError)
 
@@ -47,7 +50,8 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
         `PipelineOptions`.
 
     Raises:
-        InputError: if Beam knows none of that name or refuses a value.
+        InputError: if Beam knows none of that name or refuses a value, or the
+            file of a Dask scheduler does not exist.
     """
     arguments = list(arguments)
     unknown = []
@@ -98,6 +102,14 @@ def _dask_runner(options):
     from apache_beam.runners.dask.dask_runner import DaskOptions
 
     dask_options = options.view_as(DaskOptions)
+    path = dask_options.scheduler_file
+    # Dask waits for it without end.
+    if path and not os.path.exists(path):
+        raise InputError(
+            f"--dask_scheduler_file={path} does not exist: expected the file "
+            "that `dask scheduler --scheduler-file` has written, on a disk "
+            "that this machine mounts."
+        )
     if not (dask_options.npartitions or dask_options.partition_size):
         dask_options.partition_size = 1
     return _DASK_RUNNER
@@ -154,8 +166,9 @@ def run_step(
         options: `PipelineOptions`.
 
     Raises:
-        InputError: if a worker has reported one, or (`Resumable`) a job
-            elsewhere has failed, or lost a worker or its connection.
+        InputError: if no job service answers, a worker has reported one, or
+            (`Resumable`) a job elsewhere has failed, or lost a worker or its
+            connection.
     """
     runner = options.view_as(StandardOptions).runner
     is_local = runner in _LOCAL_RUNNERS
@@ -164,6 +177,9 @@ def run_step(
         given.get(name) for name in _ELSEWHERE
     )
     lost = Exception if runner == _DATAFLOW else _LOST
+    endpoint = given["job_endpoint"]
+    if endpoint and endpoint != "embed":
+        _connect(endpoint, min(_CONNECT_SECONDS, given["job_server_timeout"]))
     if not is_local:
         logging.basicConfig(format="%(asctime)s %(message)s")
     try:
@@ -194,6 +210,17 @@ def run_step(
     finally:
         # Clearer than what a runner makes of a worker's exception.
         resumable.raise_error(step.directory)
+
+
+def _connect(endpoint, seconds):
+    with grpc.insecure_channel(endpoint) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(seconds)
+        except grpc.FutureTimeoutError as error:
+            raise InputError(
+                f"--job_endpoint={endpoint}: no job service answered within "
+                f"{seconds} s. Start it, or correct HOST:PORT."
+            ) from error
 
 
 @contextlib.contextmanager

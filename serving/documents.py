@@ -56,7 +56,7 @@ class Documents:
         return self._found(lambda state: state.row_of(block_id), block_id)
 
     def of_id(self, name: str) -> tuple[dict, list[int]]:
-        """A document by its id, and the ids of its blocks.
+        """A document or a section by its id, and the ids of its blocks.
 
         Raises:
             RequestError: As `of_block`.

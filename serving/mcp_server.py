@@ -91,7 +91,10 @@ class _Tools:
         ]
 
     def read_document(self, document: str, context: Context) -> _OBJECT:
-        """Gives the text of a document that `ask` or `search` has named."""
+        """Gives the text of a document that `ask` or `search` has named.
+
+        Without what follows the "#" of a section, that of its whole file.
+        """
         with self._request(context) as record:
             row, block_ids = self._handler.documents.of_id(document)
             if record.required_filter:
@@ -104,6 +107,7 @@ class _Tools:
             "title": row["title"],
             "text": row["text"],
             **self._origin(next(iter(block_ids), -1), row["url"], context),
+            "document": document,
         }
 
     @contextlib.contextmanager

@@ -89,6 +89,11 @@ _CODES = re.compile(
     rb"(?<!\\)((?:\\\\)*)(\\u-?\d+(?: |[\r\n]+)?)?((?:\\'[\da-f]{2})+[@-[\]-z|~]?)",
     re.I,
 )
+# Two numbers for one character, which pandoc takes for two: it is given those
+# of two private characters, that many places after them.
+_UNIT = re.compile(rb"(?<!\\)((?:\\\\)*\\u)(-?\d{4,5})(?!\d)")
+_AFTER = 0x800
+_PAIR = re.compile("[\ue000-\ue3ff][\ue400-\ue7ff]")
 _BEGINNING = b"From "
 # In a mailbox: what is above a message's first header, and ">From" in its text.
 _MESSAGE = re.compile(rb"^From [^\n]*\n(?=[\w-]+:)", re.M)
@@ -177,6 +182,8 @@ def _parse_with_pandoc(file, path):
     # Authors and abstract stand beside the title there; "-" is what pandoc calls
     # its standard input.
     markup = done.stdout.decode().replace("<title>-</title>", "", 1)
+    if extension == "rtf":
+        markup = _PAIR.sub(_joined, markup)
     markup = markup.replace('<header id="title-block-header">', "<div>", 1)
     markup = _CAPTION.sub(r"<p>\2</p>\1", _ROLE.sub(r"\1\2", markup))
     markup = _DIRECTIVE.sub(lambda name: name[0].translate(_MARKS), markup)
@@ -232,7 +239,19 @@ def _rtf(content):
 
     if b"\\uc0" not in content:
         content = _INSTEAD.sub(rb"\1\\'3f", content)
-    return content if page == "cp1252" else _CODES.sub(shown, content)
+    if page != "cp1252":
+        content = _CODES.sub(shown, content)
+    return _UNIT.sub(_private, content)
+
+
+def _private(found):
+    unit = int(found[2]) % 0x10000
+    return found[1] + b"%d" % (unit + _AFTER * (0xD800 <= unit < 0xE000))
+
+
+def _joined(pair):
+    units = array.array("H", [ord(each) - _AFTER for each in pair[0]])
+    return units.tobytes().decode("utf-16-le")
 
 
 def _plain(text):

@@ -213,12 +213,11 @@ class State:
 
     def rows(self) -> dict[str, dict]:
         """Id to the row of each article, as of `collecting.collect`."""
-        return {
-            row["id"]: row
-            for segment, removed in self.segments
-            for row in segment.rows()
-            if row["id"] not in removed
-        }
+        return {row["id"]: row for row in self._rows()}
+
+    def _rows(self):
+        for segment, removed in self.segments:
+            yield from (x for x in segment.rows() if x["id"] not in removed)
 
     def row_of(self, block_id: int) -> dict | None:
         """The row of the document of a block; `None` if it is gone."""
@@ -228,12 +227,17 @@ class State:
         return None
 
     def document(self, name: str) -> tuple[dict, list[int]] | None:
-        """The row of a document, and the ids of its blocks."""
-        for segment, removed in self.segments:
-            if name not in removed and (row := _named(segment, name)):
-                owned = [owner == name for owner in segment.owners]
-                return row, segment.block_ids[owned].tolist()
-        return None
+        """The row of a document or of a section, and the ids of its blocks.
+
+        The row of a document of several sections has the text of all. What a
+        change of the corpus has added comes after what was there.
+        """
+        rows = [x for x in self._rows() if name in (x["id"], x["document"])]
+        if not rows:
+            return None
+        names = {row["id"] for row in rows}
+        owned = [owner in names for owner in self.owners()]
+        return _joined(rows), self.block_ids()[owned].tolist()
 
     @functools.cached_property
     def _parts(self) -> list[tuple[Segment, np.ndarray]]:
@@ -291,6 +295,21 @@ class State:
 def _named(segment, name):
     """The row of a document of a segment; `None` if it is not there."""
     return next((row for row in segment.rows() if row["id"] == name), None)
+
+
+def _joined(rows):
+    """The row of a document of these sections; of one section, its own."""
+    if len(rows) == 1:
+        return rows[0]
+    titles = [row["title"].split(": ") for row in rows]
+    title = os.path.commonprefix(titles)
+    texts = [
+        f"{': '.join(parts[len(title) :])}\n{row['text']}".strip()
+        for parts, row in zip(titles, rows, strict=True)
+    ]
+    first = rows[0] | {"id": rows[0]["document"], "title": ": ".join(title)}
+    url, text = first["url"].partition("#")[0], "\n\n".join(texts)
+    return first | {"url": url, "text": text}
 
 
 @dataclasses.dataclass(frozen=True)

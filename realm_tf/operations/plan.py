@@ -132,7 +132,7 @@ class Plan(Operation):
             export, `memory` and `disk`: what for to bytes.
 
         Raises:
-            InputError: if devices are not known or cannot share a batch
+            InputError: if devices are not known, or hosts cannot share a batch
                 evenly, or the compiler for them is not installed.
         """
         if self.what in _STEPS:

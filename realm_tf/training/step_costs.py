@@ -86,6 +86,7 @@ def plan(*, what, recipe, config, num_blocks, topology) -> dict:
         see `costs`.
     """
     all_devices = devices_of(topology)
+    used = devices.sharing(recipe.batch_size, all_devices)
 
     @functools.cache
     def costs_of(batch_size):
@@ -105,10 +106,10 @@ def plan(*, what, recipe, config, num_blocks, topology) -> dict:
         numbers["largest batch_size that fits"] = _largest(
             lambda size: not costs_of(size)[1],
             recipe.batch_size,
-            len(all_devices),
+            len(used),
         )
     return {
-        "devices": f"{len(all_devices)} x {all_devices[0].device_kind}",
+        "devices": f"{len(used)} x {all_devices[0].device_kind}",
         "batch_size": recipe.batch_size,
         "refused": refused,
         "numbers": numbers,
@@ -156,20 +157,22 @@ def costs(make, recipe, config, num_blocks, all_devices):
         recipe: a recipe with `batch_size`.
         config: dict. Of a model directory.
         num_blocks: int.
-        all_devices: list of `jax.Device`. They share each batch.
+        all_devices: list of `jax.Device`. They share each batch, or as many as
+            divide it.
 
     Returns:
         dict of numbers of one device, and what the compiler says if the step
         does not fit, or `""`.
     """
+    used = devices.sharing(recipe.batch_size, all_devices)
     with (
-        precision.only_compiled(all_devices[0].platform),
+        precision.only_compiled(used[0].platform),
         precision.computing_in("auto"),
-        devices.use_all(recipe.batch_size, all_devices),
+        devices.use_all(recipe.batch_size, used),
     ):
         open_qa = model_directory.make(config)
         function, state, batch = make(open_qa, recipe, num_blocks)
-        whole, split = _shardings(all_devices[0])
+        whole, split = _shardings(used[0])
         state = jax.tree.map(
             lambda variable: jax.ShapeDtypeStruct(
                 variable.shape,
@@ -197,8 +200,8 @@ def costs(make, recipe, config, num_blocks, all_devices):
             for each in jax.tree.leaves(state)
         )
         numbers = {
-            TFLOP: flop / len(all_devices) / 1e12,
-            TRAFFIC: (traffic / len(all_devices) + 2 * own) / 1e9,
+            TFLOP: flop / len(used) / 1e12,
+            TRAFFIC: (traffic / len(used) + 2 * own) / 1e9,
         }
         started = time.perf_counter()
         try:
@@ -208,7 +211,7 @@ def costs(make, recipe, config, num_blocks, all_devices):
                 raise
             return numbers, str(error).partition("\n")[0]
         numbers["seconds to compile"] = time.perf_counter() - started
-    return _add_memory(numbers, compiled, all_devices[0])
+    return _add_memory(numbers, compiled, used[0])
 
 
 def _shardings(device):

@@ -158,6 +158,21 @@ Port & Rate & \makecell{Used\\for} \\ \cmidrule(lr){1-2}
             r"{\rtf1\mac caf\'8e: {\uc0 \u960 r \u8364 ?}}",
             "café: πr €?",
         ),
+        (
+            "x.rtf",
+            r"{\rtf1\ansi a\u-10179?\u-8704?b, \u55357 ?\u56832 ?, \u8364?}",
+            "a😀b, 😀, €",
+        ),
+        (
+            "x.rtf",
+            r"{\rtf1\ansi {\uc0\u-10179 \u-8704 \u-4096 }\\u-8704}",
+            "😀\uf000\\u-8704",
+        ),
+        (
+            "x.rtf",
+            r"{\rtf1\ansi\ansicpg1251 \'cf\u-10179\'3f\u-8704\'3f\'f0 1}",
+            "П😀р 1",
+        ),
     ],
 )
 def test_markup_that_pandoc_knows_in_part(tmp_path, name, content, text):

@@ -35,6 +35,12 @@ def test_without_dask_it_is_said_how_to_get_it(monkeypatch):
         execution.pipeline_options(["--runner=DaskRunner"])
 
 
+def test_a_scheduler_file_that_is_not_there(tmp_path):
+    option = f"--dask_scheduler_file={tmp_path}/none.json"
+    with pytest.raises(InputError, match="none.json does not exist: expected"):
+        execution.pipeline_options(["--runner=DaskRunner", option])
+
+
 @pytest.fixture
 def dask(tmp_path_factory):
     """`(options, worker processes, their logs)` of a scheduler with two."""

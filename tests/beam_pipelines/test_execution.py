@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from beam_runs import TWO_THREADS
+from engine_processes import free_port
 
 from realm_tf.beam_pipelines import execution
 from realm_tf.errors import InputError
@@ -56,6 +57,19 @@ def test_only_runners_elsewhere_log(runner, tmp_path, caplog, monkeypatch):
     execution.run_step(SimpleNamespace(directory=tmp_path), (), options)
     logged = "job 17 is running" in caplog.text
     assert logged == (runner == "FlinkRunner")
+
+
+def test_a_job_service_that_does_not_answer(tmp_path):
+    step = SimpleNamespace(directory=tmp_path, label="Nothing", progress=str)
+    options = execution.pipeline_options(
+        [
+            "--runner=PortableRunner",
+            f"--job_endpoint=localhost:{free_port()}",
+            "--job_server_timeout=1",
+        ]
+    )
+    with pytest.raises(InputError, match="no job service answered within 1 s"):
+        execution.run_step(step, (), options)
 
 
 def test_beam_runs_only_if_it_is_asked_to(

@@ -84,3 +84,43 @@ def test_each_device_draws_bytes_of_its_own(found):
     assert (num_different, is_repeated) == (8, 1)
     assert share_equal == pytest.approx(1 / 256, abs=0.01)
     assert mean == pytest.approx(127.5, abs=4)
+
+
+_MEMORY = """
+    import jax, keras, numpy as np
+    from realm_tf.models import layer_scan
+    from realm_tf.models.bert_encoder import BertEncoder
+
+    layer_scan.accelerator = lambda: "tpu"
+    encoder = BertEncoder(60, 6, 2, 32, 128, dropout=0.1)
+    ids = np.ones((8, 64), "int32")
+    inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids}
+    weights, others = (
+        [variable.value for variable in part]
+        for part in (encoder.trainable_variables,
+                     encoder.non_trainable_variables)
+    )
+
+    def temporaries():
+        def loss(weights, inputs):
+            outputs, _ = encoder.stateless_call(
+                weights, others, inputs, training=True
+            )
+            return outputs["sequence_output"].sum()
+
+        step = jax.jit(jax.grad(loss)).lower(weights, inputs).compile()
+        return step.memory_analysis().temp_size_in_bytes
+
+    products = temporaries()
+    jax.checkpoint = lambda function, **_: function
+    print(products, temporaries())
+"""
+
+
+def test_a_loop_keeps_products_alone():
+    """Less memory than if it kept all that its layers compute."""
+    pytest.importorskip("jax")
+    products, everything = map(
+        int, eight_devices.run(_MEMORY, number=1).split()
+    )
+    assert products < 0.7 * everything

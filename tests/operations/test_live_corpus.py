@@ -136,6 +136,20 @@ def test_what_is_made(created):
     )
 
 
+def test_a_document_is_that_of_its_sections(created):
+    state = LiveCorpus(created[0] / "corpus").state()
+    row, block_ids = state.document("docs/rivers/nile.md")
+    parts = [
+        state.document(f"docs/rivers/nile.md{x}")[1] for x in ("", "#Source")
+    ]
+    assert (row["id"], row["title"]) == ("docs/rivers/nile.md", "Nile")
+    assert row["text"] == "The Nile flows to Egypt.\n\nSource\nIt is in Rome."
+    assert len(block_ids) == 2 and parts == [block_ids, block_ids[1:]]
+    row, block_ids = state.document("docs/fire.pdf")
+    assert (row["id"], len(block_ids)) == ("docs/fire.pdf#page=1", 1)
+    assert state.document("docs/rivers") is None
+
+
 def test_there_is_one_already(created, model_dir):
     root, _ = created
     with pytest.raises(InputError, match="is a corpus already"):

@@ -81,6 +81,9 @@ def test_steps_need_what_their_sizes_say(model_dir):
     assert table * 1e9 == pytest.approx(36_000 / 4 * rows, rel=0.02)
     assert numbers("ict", batch_size=8)[product] < one[product]
     assert numbers("finetune", devices=4)["GB of temporaries"] > 0
+    # No more than two devices divide two examples.
+    two, of_four = (numbers("ict", n, batch_size=2)[product] for n in (2, 4))
+    assert of_four == pytest.approx(two, rel=0.01)
 
 
 _ON_TPU = """

@@ -15,7 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from rest_client import Client
 
+import realm_tf as realm
+from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving import rest_server
+from realm_tf.serving.documents import Documents
 
 pytestmark = backends.exports
 GUIDE = pathlib.Path(__file__).parents[2] / "docs/how_to/assistants.md"
@@ -95,6 +98,27 @@ def test_a_key_reads_what_its_filter_lets_it(site):
     # Each text once.
     assert {e["text"].split()[1] for e in found} == {"Nile", "Ada", "river"}
     assert len(found) == 3
+
+
+def test_a_whole_document(site, tmp_path, model_dir, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/nile.md").write_text(
+        "# Nile\n## Mouth\nIt is in Egypt.\n## Source\nIt is in Rome."
+    )
+    corpus = str(tmp_path / "corpus")
+    realm.CreateCorpus(
+        documents=str(tmp_path / "docs"), output=corpus, model=model_dir
+    ).run()
+    served = Documents(LiveCorpus(corpus).saved_model)
+    monkeypatch.setattr(site.handler, "documents", served)
+    names = "docs/nile.md", "docs/nile.md#Source"
+    calls = [("read_document", {"document": name}) for name in names]
+    whole, section = _by_key(site, ALL, *calls)
+    assert whole["text"] == "Mouth\nIt is in Egypt.\n\nSource\nIt is in Rome."
+    assert section["text"] == "It is in Rome."
+    assert (whole["title"], section["title"]) == ("Nile", "Nile: Source")
+    assert (whole["document"], section["document"]) == names
+    assert re.fullmatch(f"{site.rest_url}/documents/\\d+", whole["source"])
 
 
 def test_a_wrong_key_gets_no_tool(site):

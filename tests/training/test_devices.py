@@ -8,15 +8,9 @@ def test_on_eight_devices():
     pytest.importorskip("jax")
     code = """
         import keras, numpy as np
-        from realm_tf.errors import InputError
         from realm_tf.retrieval import block_embedder
         from realm_tf.training import devices
 
-        try:
-            with devices.use_all(12):
-                raise AssertionError("not refused")
-        except InputError as error:
-            assert "batch_size=12" in str(error), error
         with devices.use_all(16):
             inputs = keras.Input((2,), name="x")
             model = keras.Model({"x": inputs}, 2.0 * inputs)
@@ -28,6 +22,42 @@ def test_on_eight_devices():
         print("done")
     """
     assert eight_devices.run(code) == "done\n"
+
+
+def test_a_batch_is_on_the_most_devices_that_divide_it():
+    pytest.importorskip("jax")
+    code = """
+        import contextlib, io, types
+        import keras
+        from realm_tf.errors import InputError
+        from realm_tf.training import devices
+
+        told = io.StringIO()
+        for batch_size in (8, 6, 1):
+            with contextlib.redirect_stderr(told), devices.use_all(batch_size):
+                found = keras.distribution.distribution()
+                print(found and found.device_mesh.shape)
+        print(told.getvalue(), end="")
+        hosts = [types.SimpleNamespace(process_index=n // 4) for n in range(8)]
+        used = devices.sharing(6, hosts)
+        print([each.process_index for each in used])
+        try:
+            devices.sharing(7, hosts)
+        except InputError as error:
+            print(error)
+    """
+    assert eight_devices.run(code, number=4).splitlines() == [
+        "(4,)",
+        "(3,)",
+        "None",
+        "each batch is on 3 of 4 devices, the most that divide batch_size=6 "
+        "evenly",
+        "each batch is on 1 of 4 devices, the most that divide batch_size=1 "
+        "evenly",
+        "[0, 0, 0, 1, 1, 1]",
+        "2 processes share each batch: batch_size must be a multiple of that. "
+        "Received: batch_size=7.",
+    ]
 
 
 _EMBEDDED = """
@@ -112,10 +142,10 @@ _FINE_TUNED = """
     import json, sys
     from realm_tf.operations.fine_tune import FineTune
 
-    model, blocks, index, questions, output = sys.argv[1:]
+    model, blocks, index, questions, output, recipe, *changes = sys.argv[1:]
     made = FineTune(
-        recipe="tiny",
-        set=("batch_size=8", "dropout=0.0", "refresh_every=1", "num_epochs=2"),
+        recipe=recipe,
+        set=("dropout=0.0", "num_epochs=2", *changes),
         model=model,
         blocks=blocks,
         index=index,
@@ -128,7 +158,17 @@ _FINE_TUNED = """
 
 
 @pytest.mark.slow
-def test_fine_tuning_on_eight_devices_is_that_on_one(open_qa_world, tmp_path):
+@pytest.mark.parametrize(
+    "recipe, changes",
+    [
+        ("tiny", ["batch_size=8", "refresh_every=1"]),
+        # One question at a time.
+        ("orqa", ["num_candidates=5", "num_reader_blocks=3"]),
+    ],
+)
+def test_fine_tuning_on_eight_devices_is_that_on_one(
+    open_qa_world, tmp_path, recipe, changes
+):
     pytest.importorskip("jax")
     world = (
         *map(open_qa_world.get, ("model", "blocks", "exact")),
@@ -137,7 +177,8 @@ def test_fine_tuning_on_eight_devices_is_that_on_one(open_qa_world, tmp_path):
     histories = []
     for number in (1, 8):
         output = str(tmp_path / str(number))
-        shown = eight_devices.run(_FINE_TUNED, *world, output, number=number)
+        given = (*world, output, recipe, *changes)
+        shown = eight_devices.run(_FINE_TUNED, *given, number=number)
         histories.append(json.loads(shown.splitlines()[-1]))
     for one, eight in zip(*histories, strict=True):
         assert eight == pytest.approx(one, abs=1e-4)
