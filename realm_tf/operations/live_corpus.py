@@ -282,7 +282,7 @@ class CompactCorpus(Operation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusStatus(Operation):
-    """Lists what a corpus holds, and which files of its sources it does not."""
+    """Lists what a corpus holds, and which files were not read."""
 
     command = "corpus status"
 

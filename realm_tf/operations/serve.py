@@ -8,7 +8,7 @@ from realm_tf.serving.options import ServerOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Serve(ServerOptions, Operation):
-    """Serves a corpus or a SavedModel: TF Serving's gRPC and REST APIs, a web page.
+    """Serves a corpus or a SavedModel by gRPC, REST and a web page.
 
     Prints one line when it is ready. It loads each new version or state while
     the old one answers. On SIGTERM or Ctrl-C it finishes the running requests
