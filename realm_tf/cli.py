@@ -62,7 +62,8 @@ def _help(commands: list[str]) -> str:
         "Commands:",
         *(f"  {c:<{width}}  {_summary(COMMANDS[c])}" for c in commands),
         "",
-        "`realm COMMAND --help` explains one. Start with: realm quickstart",
+        "`realm COMMAND --help` explains one. Start with `realm quickstart`, or "
+        "with `realm\ncorpus create` for your own documents.",
     ]
     return "\n".join(lines)
 

@@ -27,7 +27,7 @@ class ServerOptions:
     """The options of a server. Defaults other than ports are our choice."""
 
     saved_model: Annotated[str, tyro.conf.arg(aliases=("--corpus",))]
-    """corpus or base directory (the server follows its newest version), or
+    """corpus or base directory, whose newest version the server follows, or
     version directory"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 lets other machines in: use --api-key-file
@@ -50,17 +50,16 @@ class ServerOptions:
     (authorization: Bearer KEY or x-api-key: KEY). A filter after a key, such as
     KEY tags=hr, limits what the key can find"""
     max_pending: int = 128
-    """requests that are answered or wait; the server refuses one more"""
+    """most requests at once, running or waiting; more are refused"""
     max_merged_size: int = 32
-    """questions of concurrent requests that are run as one batch; 1 runs each
-    request by itself"""
+    """most questions of concurrent requests in one batch; 1 runs each request by
+    itself"""
     mcp: Literal["http", "stdio"] | None = None
-    """offer tools to assistants by the Model Context Protocol: at /mcp of the
-    REST port (http), or on standard input and output with no port at all (stdio,
-    for a program that starts this command); needs `pip install 'realm-tf[mcp]'`"""
+    """offer tools to assistants by the Model Context Protocol: at /mcp of the REST
+    port (http), or on standard input and output without any port (stdio); needs
+    `pip install 'realm-tf[mcp]'`"""
     log_questions: bool = False
-    """write the questions to the log on stderr, too, and messages of errors,
-    which may quote them"""
+    """also log questions, and error messages, which may quote them"""
 
     @property
     def num_threads(self) -> int:

@@ -14,23 +14,22 @@ from realm_tf.tagging import taggers
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Annotate(Computing):
-    """Marks the salient spans of passages: the corpus for pre-training.
+    """Marks salient spans (names and dates) of blocks, for pre-training.
 
       realm annotate --blocks DIR --output DIR --tagger rules [Beam options]
       realm annotate --blocks DIR --other-corpus --output DIR --tagger rules
 
-    The first annotates the blocks that are retrieved. The second takes blocks
-    of another corpus, such as news. Its passages have the block id -1, as none
-    of them is a block of the knowledge corpus.
+    The first annotates the blocks that will be retrieved. The second takes
+    blocks of another corpus, such as news: pre-training predicts its sentences
+    but retrieves none of its blocks.
 
-    Taggers: `rules` (English dates, numbers, capitalised names), `links` (wiki
-    links and dates), `bert` (a model of `realm train-tagger`, and dates),
-    `spacy` (a pipeline that you have installed). Dates are those of the
-    language that the blocks were cut in (`realm chunk --language`).
+    Taggers: rules (English dates, numbers, capitalised names), links (wiki
+    links and dates), bert (a model of `realm train-tagger`, and dates), spacy
+    with a pipeline that you have installed. Dates are those of the language of
+    the blocks (`realm chunk --language`).
 
-    A Beam pipeline over ranges of passages. Each shard is complete by itself:
-    a run that was killed, started again, computes only the shards that are
-    missing. Unknown options go to Beam (e.g. --runner, --direct_num_workers).
+    Run an interrupted command again to make only the missing shards. Unknown
+    options go to Beam, such as --runner and --direct_num_workers.
     """
 
     command = "annotate"
@@ -39,7 +38,7 @@ class Annotate(Computing):
     blocks: Blocks
     """directory of `realm chunk`"""
     other_corpus: bool = False
-    """the blocks are not those that are retrieved"""
+    """the blocks are of another corpus than the one that is retrieved"""
     output: str
     """the directory to make"""
     tagger: Literal[taggers.TAGGERS]

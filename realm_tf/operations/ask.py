@@ -39,37 +39,35 @@ _OF_ANSWERS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ask(Operation):
-    """Asks a running server, or a SavedModel in this process.
+    """Asks a corpus or a SavedModel in this process, or a running server.
 
-    Without --saved-model and --server it asks the server at 127.0.0.1:8500.
-    With --questions it answers a file of questions, one JSON object a line.
+    Without --corpus, --saved-model and --server it asks 127.0.0.1:8500.
     """
 
     command = "ask"
 
     question: tyro.conf.Positional[tuple[str, ...]] = ()
-    """what to ask"""
+    """the questions"""
     questions: str | None = None
-    """answer a file, a JSON object with "question" per line; needs --output"""
+    """file of questions, lines {"question": ...}; needs --output"""
     output: str | None = None
-    """with --questions: write the same lines plus prediction, score, confidence,
-    answered, block_id, title, text, url, answer_sentence and is_sentence to this
-    file"""
+    """file to write: the lines of --questions plus prediction, score, confidence,
+    answered, block_id, title, text, url, answer_sentence and is_sentence"""
     saved_model: Annotated[str | None, tyro.conf.arg(aliases=("--corpus",))] = (
         None
     )
-    """load this corpus or SavedModel and ask it"""
+    """corpus or SavedModel to load and ask"""
     server: str | None = None
-    """ask this server, HOST:PORT"""
+    """server to ask, HOST:PORT"""
     model_name: str = MODEL_NAME
-    """the name the server serves it under"""
+    """name of the model on the server"""
     tls_ca: str | None = None
     """use TLS and trust the certificates in this PEM file; those of the public
     authorities are usually in /etc/ssl/certs/ca-certificates.crt"""
     tls_client: tuple[str, str] | None = None
     """PEM files of a certificate and its key, for a server that requires one"""
     api_key_file: str | None = None
-    """text file with the server's API key on a line"""
+    """file whose first line is the server's API key"""
     filter: str = ""
     """only find documents whose fields match: tags=hr|legal;date>=2024 (of a
     corpus that was made with --fields)"""

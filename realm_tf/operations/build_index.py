@@ -18,17 +18,17 @@ from realm_tf.retrieval.index import index_class
 class BuildIndex(Operation):
     """Builds a search index over block embeddings.
 
-    `brute_force` is exact; `ivf` scores the best partitions alone; both run
-    everywhere. `scann` is ScaNN's op, for CPU. Of an index that may miss
-    blocks, recall@5 against exact search is measured, with blocks as queries.
-    Unknown options go to Beam (such as --runner).
+    Kinds: brute_force is exact; ivf scores only the best partitions; both run
+    everywhere. scann is ScaNN's op, for CPU. For ivf and scann, the command
+    measures recall@5 against exact search, with blocks as queries. Unknown
+    options go to Beam, such as --runner.
     """
 
     command = "index"
     makes = Index
 
     embeddings: Embeddings
-    """what `realm embed` wrote"""
+    """directory of `realm embed`"""
     output: str
     """the directory to make"""
     kind: Literal[tuple(KINDS)] = "scann"
@@ -39,12 +39,12 @@ class BuildIndex(Operation):
     num_reordered: int = 200
     """scann, from 20,000 blocks on: candidates that are scored again"""
     num_parts: int | None = None
-    """scann: searchers that share the blocks and are built one after the other,
-    each in so much less memory (if not given: one for every 4 million)"""
+    """scann: number of searchers that share the blocks; building takes less memory
+    with more of them (if not given: one for every 4 million blocks)"""
     num_partitions: int | None = None
-    """ivf: parts of the blocks (if not given: 4 sqrt(number of blocks))"""
+    """ivf: number of partitions (if not given: 4 sqrt(number of blocks))"""
     num_probed: int | None = None
-    """ivf: partitions searched; more find more (if not given: 48)"""
+    """ivf: partitions searched; more raise the recall (if not given: 48)"""
     beam_options: BeamOptions = ()
 
     def parameters(self) -> dict:

@@ -44,19 +44,15 @@ def check_language(code: str) -> None:
 class Chunk(Operation):
     """Cuts articles into blocks: a Wikipedia dump or any corpus of your own.
 
-    Input, detected from the content: MediaWiki XML dumps (.xml, .bz2),
-    WikiExtractor's JSONL (--json), JSONL and Parquet with "id",
-    "title", "text" and, if you like, "url", DPR's TSV (id, text, title), HTML
-    and PDF; and from their names Markdown (.md), plain text (.txt) and CSV. bz2
-    and gzip are read as they are.
+    Input: MediaWiki XML dumps, output of WikiExtractor, JSONL and Parquet with id,
+    title, text and optionally url, DPR's TSV (id, text, title), HTML, PDF,
+    Markdown, plain text, CSV and others, also in bz2 or gzip.
 
-    Output: a directory of blocks, numbered from 0 by file name and position
-    in the file. Names are compared character by character: part 10 of a dump
-    comes before part 2. The order of the arguments, the number of workers and
-    of shards change nothing. Started again after an interruption, the command
-    makes only the parts (some 1000 pages) and shards that are missing.
-    Options that it does not know go to Beam, for instance
-    --direct_num_workers=2 --direct_running_mode=multi_processing.
+    Output: a directory of blocks, numbered from 0 by file name and position in
+    the file. Names are compared character by character: part 10 of a dump
+    comes before part 2. Order of arguments and number of workers change
+    nothing. Run an interrupted command again to make only the missing parts.
+    Unknown options go to Beam, such as --direct_num_workers.
     """
 
     command = "chunk"
@@ -67,26 +63,26 @@ class Chunk(Operation):
     output: str
     """the directory to make"""
     vocab: str
-    """vocab.txt of the model, one wordpiece a line; its model, or capital letters
-    in it, say whether text is lower-cased"""
+    """vocab.txt of the model; the model beside it, or its capital letters, decide
+    whether text is lower-cased"""
     max_block_length: int | None = None
-    """longest block: wordpieces with its title, [CLS] and two [SEP] (if not given:
-    288), or with --unit words its words (if not given: 100); with --unit rows, what
-    models read of it"""
+    """longest block, in wordpieces with its title, [CLS] and two [SEP] (if not
+    given: 288); with --unit words in words (if not given: 100); with --unit rows,
+    how much of a block models read"""
     unit: Literal[blocks.UNITS] = blocks.WORDPIECES
-    """wordpieces: whole sentences, as many as fit, as REALM; words: so many
-    words, wherever sentences end, as DPR; rows: each article is one block as
-    it is, for passages that are cut already"""
+    """wordpieces: as many whole sentences as fit, as REALM; words: a fixed number
+    of words, as DPR; rows: each article is one block, for passages that are cut
+    already"""
     cut_sentences: bool = False
-    """cut a sentence that is longer than a block, between words; without, models
-    read only its beginning, as the paper's"""
+    """cut a sentence that is longer than a block between words; else models read
+    only its beginning, as in the paper"""
     format: Literal[readers.FORMATS] | None = None
-    """format of all files (if not given: by content)"""
+    """format of all files (if not given: by extension, else by content)"""
     language: str = "en"
     """ISO 639 code, for the sentence boundaries"""
     base_url: str | None = None
-    """what comes before the title in a page's URL (if not given: what the dump
-    says)"""
+    """beginning of each page's URL, before the title (if not given: that of the
+    dump)"""
     keep_all_titles: bool = False
     """keep "List of ...", "Index of ...", "Outline of ..." and
     "... (disambiguation)\""""

@@ -16,17 +16,15 @@ from realm_tf.operations.operation import Operation
 class Compare(Operation):
     """Compares evaluations of the same questions.
 
-    Prints the metrics of all of them and how far each is from the first:
-    differences with 95 % paired-bootstrap intervals. Writes comparison.json and
-    comparison.md.
+    Prints the metrics of each evaluation and its differences to the first, with 95 %
+    intervals of the paired bootstrap. Writes comparison.json and comparison.md.
     """
 
     command = "compare"
     makes = Comparison
 
     evaluations: tyro.conf.Positional[tuple[Evaluation, ...]]
-    """directories of `realm evaluate`, all on one questions file; the others are
-    compared with the first"""
+    """directories of `realm evaluate` over the same questions"""
     output: str
     """the directory to make"""
 

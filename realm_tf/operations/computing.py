@@ -14,10 +14,9 @@ class Computing(Operation):
     """An operation whose result depends on how encoders compute."""
 
     precision: Precision = "auto"
-    """in which encoders compute: bfloat16 takes half of the memory and, where
-    the processor multiplies it, half of the time; auto takes it there, and
-    float32 elsewhere. Losses and scores are float32 in any case, and so are
-    the weights in training"""
+    """number format of the encoders. bfloat16 takes half of the memory and, on
+    processors that multiply it, half of the time; auto is bfloat16 there, else
+    float32. Losses, scores and the weights in training stay float32"""
 
     @functools.cached_property
     def computes_in(self) -> str:

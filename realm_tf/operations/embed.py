@@ -16,11 +16,10 @@ from realm_tf.operations.operation import count_lines
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embed(Computing):
-    """Computes the embedding of every block: blocks -> .npy shards.
+    """Computes the embeddings of all blocks.
 
-    A Beam pipeline over ranges of block ids. Each shard is complete by itself:
-    a run that was killed, started again, computes only the shards that are
-    missing. Unknown options go to Beam (such as --direct_num_workers).
+    Run an interrupted command again to compute only the missing shards (.npy
+    files). Unknown options go to Beam, such as --direct_num_workers.
     """
 
     command = "embed"
@@ -34,9 +33,9 @@ class Embed(Computing):
     output: str
     """the directory to make"""
     batch_size: int = 32
-    """blocks computed at once; values depend on it only by rounding"""
+    """blocks embedded at once; changes the result only by rounding"""
     rows_per_shard: int = ROWS_PER_SHARD
-    """blocks of one .npy file"""
+    """blocks in one shard"""
     beam_options: BeamOptions = ()
 
     def parents(self) -> dict:

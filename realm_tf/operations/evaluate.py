@@ -25,29 +25,23 @@ class Evaluate(Computing):
       realm evaluate ... --num-reader-blocks 0  recall alone
 
     Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, @100, with 95 %
-    bootstrap intervals), predictions.jsonl and report.html. Where a question
-    names its evidence ("evidence": {"title": ..., "sentence": ...}, as the
-    embedded ones do), gold_recall@k tells how often that block is among the
-    first k.
+    bootstrap intervals), predictions.jsonl and report.html. reading_accuracy is exact_match of the questions for which a block that was
+    read holds an answer. For questions that name their evidence, gold_recall@k
+    is the share whose evidence is among the first k blocks.
 
-    --num-reader-blocks 0 measures recall alone, of any retriever: no block is
-    read, so a model will do that has not been fine-tuned, such as one that
-    `realm ict` or `realm pretrain` made.
+    Recall alone needs no fine-tuned reader, so a model of `realm ict` or `realm
+    pretrain` will do.
 
-    Retrievers: realm (the model's own tower over the index), bm25, hybrid
-    (both, by a weighted sum of their scores), none (closed-book: the masked LM of a
-    pre-trained model answers without any block), oracle (the model's own, but
-    blocks with an answer first: what is left to the reader), or the path of a file
-    with the ranking of another program. reading_accuracy is exact_match of the
-    questions for which a block that was read holds an answer.
+    Retrievers: realm (the model's query tower and the index), bm25, hybrid (a
+    weighted sum of both scores), none (the masked LM of a pre-trained model
+    answers without blocks), oracle (as realm, but blocks with an answer come
+    first), or a file with the ranking of another program.
 
-    --calibrate, for the questions of dev, fits how sure an answer is, so that
-    `confidence` is the probability that it is right, and from which confidence
-    on a question counts as `answered`. It asks each question a second time with
-    every block hidden that holds an answer, to learn what an answer looks like
-    where there is none. --calibration DIR uses what was fitted. A model that
-    began with the package's reader comes with a calibration, and --calibrate
-    begins with that one.
+    With --calibrate, dev questions fit `confidence` to the probability that an
+    answer is right, and the least confidence of an `answered` question. The
+    command asks each question a second time with all blocks hidden that hold
+    an answer. It starts from the calibration of the model, if it has one, as
+    the packaged reader. --calibration DIR uses the result.
     """
 
     command = "evaluate"
@@ -66,19 +60,18 @@ class Evaluate(Computing):
     output: str
     """directory to make"""
     retriever: str = "realm"
-    """whose blocks are read: realm, bm25, hybrid, oracle, none, or the path of a
-    run of trec_eval or of the JSON of DPR's retriever, whose documents are
-    numbers of blocks; a score counts as f(x, z) does"""
+    """source of the blocks: realm, bm25, hybrid, oracle, none, or the path of a
+    run of trec_eval or of the JSON of DPR's retriever, whose documents are block
+    ids and whose scores count as f(x, z)"""
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
     calibrate: bool = False
-    """fit to these questions how sure an answer is, how much retrieval counts
-    beside the reader, and BM25 in a hybrid retriever: for a --calibration of
-    other evaluations and of the export"""
+    """fit the confidence, the weight of retrieval beside the reader and that of
+    BM25 in hybrid, for --calibration of other evaluations and of the export"""
     calibration: Evaluation | None = None
-    """evaluation of other questions (dev), made with --calibrate, whose
-    confidence and weights are used (if not given: the model's own confidence,
-    or shares and all `answered`; retrieval counts 1, BM25 in it 0.25)"""
+    """evaluation of dev questions with --calibrate, whose confidence and weights
+    are used (if not given: the model's calibration; without one, confidences are
+    shares, all are `answered`, retrieval has weight 1 and BM25 0.25)"""
 
     def parameters(self) -> dict:
         return {

@@ -25,18 +25,13 @@ from realm_tf.operations.computing import Computing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export(Computing):
-    """Writes one SavedModel: raw question in, answer with its evidence out.
+    """Exports a SavedModel: question in, answer with its evidence out.
 
-    Tokenizer, query tower, index, block texts, reader and the slicing of the
-    answer are inside; nothing of Python is needed to serve it. The kind of
-    search is that of the index: `scann` needs ScaNN's op wherever it is
-    served, `brute_force` and `ivf` only ops of TensorFlow and tensorflow_text,
-    which the stock TF Serving has. OUTPUT gets a new version directory
-    (OUTPUT/1, OUTPUT/2, ...) as TF Serving reads them. `realm verify
-    --saved-model OUTPUT` checks it.
-
-    On another Keras backend than TensorFlow, a process of its own makes the
-    graph.
+    It contains tokenizer, query tower, index, block texts and reader, and needs
+    no Python. It searches as the index does: scann needs ScaNN's op wherever it
+    is served, brute_force and ivf only ops of TensorFlow and tensorflow_text,
+    which the stock TF Serving has. Each export adds a version, OUTPUT/1,
+    OUTPUT/2 and so on, as TF Serving expects. Check it with `realm verify`.
     """
 
     command = "export"
@@ -51,25 +46,23 @@ class Export(Computing):
     index: Index
     """index directory; its kind is the kind of search"""
     output: str
-    """base directory; gets a new version"""
+    """base directory, to which a version is added"""
     num_reader_blocks: int = NUM_READER_BLOCKS
     """blocks read for a question, fixed in the export"""
     quantize_embeddings: Literal["none", "bfloat16", "int8"] = "none"
-    """of a brute_force or ivf index: hold the embeddings in half (bfloat16) or
-    a quarter (int8) of the memory, at some recall; scann: `realm index
-    --reordering int8`"""
+    """brute_force and ivf: keep the embeddings in half (bfloat16) or a quarter
+    (int8) of the memory, with some loss of recall; for scann see `realm index
+    --reordering`"""
     retriever: Literal["realm", "hybrid"] = "realm"
-    """what finds the blocks: the model's own towers, or these and BM25 of
-    wordpieces, by a weighted sum (every server can do it)"""
+    """realm: the model's own towers; hybrid: a weighted sum of their scores and
+    BM25 of wordpieces"""
     calibration: Evaluation | None = None
-    """an evaluation (`realm evaluate --calibrate`, of the same --retriever) of
-    this model on held-out questions: confidences are probabilities, low ones
-    are not `answered`, BM25 has the weight that was fitted, and `realm verify`
-    asks its first questions (if not given: the calibration that the model comes
-    with, or shares; a weight of 0.25, and titles are asked)"""
+    """evaluation of this model on dev questions, with the same --retriever and
+    --calibrate: sets confidences, the threshold of `answered` and the weight of
+    BM25; `realm verify` asks its first questions (if not given: the model's
+    calibration, else shares and a weight of 0.25; titles are asked)"""
     evidence_license: str | None = None
-    """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
-    4.0'"""
+    """line to show with the evidence, such as 'Wikipedia, CC BY-SA 4.0'"""
 
     @property
     def result(self) -> SavedModel:

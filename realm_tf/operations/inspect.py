@@ -18,19 +18,17 @@ from realm_tf.operations.operation import Operation
 class Inspect(Operation):
     """Prints what a directory holds: kind, counts, what it was made from.
 
-    realm inspect DIR
-    realm inspect DIR --html spans.html    a page with the salient spans
-                                           marked
-    realm inspect DIR ... --plot runs.png  curves of pre-training or
-                                           fine-tuning runs, finished or
-                                           still going (or of their log
-                                           files)
+      realm inspect DIR
+      realm inspect DIR --html spans.html
+      realm inspect DIR ... --plot runs.png
+
+    A training that --plot draws may still be running. Its log file works, too.
     """
 
     command = "inspect"
 
     directories: tyro.conf.Positional[tuple[str, ...]]
-    """what a command of realm wrote; several only with --plot"""
+    """directories that realm wrote; several only with --plot"""
     html: str | None = None
     """write a page of 200 annotated passages with their spans marked"""
     plot: str | None = None

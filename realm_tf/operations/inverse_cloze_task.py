@@ -10,11 +10,11 @@ from realm_tf.operations.training import Training
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InverseClozeTask(Training):
-    """Trains the retriever on the Inverse Cloze Task: a sentence, its block.
+    """Trains the embedder on the Inverse Cloze Task: find a sentence's block.
 
     No questions and no labels are needed. Shared towers stay shared; the new
-    model has the same reader. On JAX, all devices, of all processes that train
-    together, share each batch. A run that was stopped goes on where it was with the same command.
+    model has the same reader. With JAX, all devices of all processes share
+    each batch. Run an interrupted command again to continue.
     """
 
     command = "ict"

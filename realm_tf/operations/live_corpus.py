@@ -46,22 +46,24 @@ class _Change(Operation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CreateCorpus(_Change):
-    """Makes a corpus of your documents that answers questions and can change.
+    """Makes a corpus of your documents, to ask and to keep up to date.
 
       realm corpus create corpus --documents handbook/
       realm ask --corpus corpus "how many days of leave are there"
       realm corpus sync corpus                   after something has changed
 
-    Nothing is trained: MODEL has learned to read from other texts. Documents
-    are files of Markdown, HTML, PDF, plain text, CSV, Parquet, JSONL with "id",
-    "title" and "text", or dumps of a wiki. Every section of a document is
-    found, read and shown under its headings.
+    Nothing is trained: the model learned from other texts. Documents are files
+    of Markdown, HTML, PDF, plain text, CSV, Parquet, JSONL with "id", "title"
+    and "text", or dumps of a wiki. Every section of a document is found, read
+    and shown under its headings.
+
+    With --fields, a filter limits a question to documents whose front matter,
+    meta elements, columns or keys have a value:
 
       realm corpus create corpus --documents handbook/ --fields tags date
       realm ask --corpus corpus --filter "tags=hr" "..."
 
-    asks documents alone whose front matter, meta elements, columns or keys say
-    so. The exit status is 3 if some files were not read, 4 if a source was not.
+    The exit status is 3 if some files were not read, 4 if a source was not.
     """
 
     command = "corpus create"
@@ -71,17 +73,17 @@ class CreateCorpus(_Change):
     documents: tuple[str, ...]
     """its sources: files, folders or globs"""
     exclude: tuple[str, ...] = ()
-    """what is no document of them: patterns as in .gitignore"""
+    """files to leave out: patterns as in .gitignore"""
     all: bool = False
-    """also hidden files, and what .gitignore names"""
+    """also read hidden files and those that a .gitignore names"""
     model: Model | None = None
-    """a fine-tuned model (if not given: MiniLM with the reader of this package,
-    which is made once for this machine)"""
+    """a fine-tuned model (if not given: MiniLM with the packaged reader, which is
+    made once on this machine)"""
     calibration: Evaluation | None = None
-    """an evaluation of this model made with --calibrate and --retriever hybrid,
-    best of questions about these documents: confidences are probabilities, and
-    low ones are not `answered` (if not given: the calibration that the model
-    comes with; without one confidences are shares)"""
+    """evaluation of this model with --calibrate and --retriever hybrid, best on
+    questions about these documents: sets confidences and the threshold of
+    `answered` (if not given: the model's calibration; without one, confidences
+    are shares)"""
     retriever: Literal["realm", "hybrid"] = "hybrid"
     """realm: the model's own towers; hybrid: BM25 beside them"""
     max_block_length: int = 128
@@ -89,13 +91,13 @@ class CreateCorpus(_Change):
     language: str = "en"
     """ISO 639 code, for the sentence boundaries"""
     kind: Literal["brute_force", "ivf", "scann"] = "brute_force"
-    """of the index; brute_force is exact, and the only one that takes changes
-    in seconds: the others are built again, with a new graph"""
+    """kind of the index; brute_force is exact and takes changes in seconds; the
+    others are built again for each change"""
     fields: tuple[str, ...] = ()
-    """names of what a filter can choose documents by, such as date or tags"""
+    """fields of the documents for filters, such as date or tags"""
     base_url: str | None = None
-    """what comes before a file's path in the URL that is shown (if not given:
-    the path alone)"""
+    """beginning of the URL of a document, before its path (if not given: the path
+    alone)"""
 
     @property
     def result(self) -> LiveCorpus:
@@ -168,12 +170,12 @@ class CreateCorpus(_Change):
 class SyncCorpus(_Change):
     """Makes a corpus equal to its sources as they are now.
 
-    The command prints what was added, changed and removed before it makes the
-    next state. A server of the corpus takes the new state by itself,
-    without a failed request. A source of which anything cannot be read keeps
-    all its documents, and a file that cannot be understood keeps its own. The
-    exit status is then 4 or 3. More than a fifth of the documents of a source
-    are removed only if you say so.
+    The command prints which documents are added, changed and removed before it
+    makes the next state. A server of the corpus loads the new state by itself,
+    without a failed request. If part of a source cannot be read, all its
+    documents stay and the exit status is 4. If a file cannot be understood, its
+    documents stay and the exit status is 3. More than a fifth of the documents
+    of a source are removed only with --yes or --max-removed.
     """
 
     command = "corpus sync"
@@ -185,17 +187,17 @@ class SyncCorpus(_Change):
     drop: tuple[str, ...] = ()
     """labels of sources that are removed with all their documents"""
     exclude: tuple[str, ...] = ()
-    """what is no document: patterns as in .gitignore, kept with the sources of
-    --add, without --add with all"""
+    """files to leave out: patterns as in .gitignore, for the sources of --add, or
+    without --add for all"""
     all: bool = False
-    """also hidden files, and what .gitignore names, in the same sources"""
+    """also read hidden files and those of a .gitignore, in the same sources"""
     dry_run: bool = False
-    """print what would change, and change nothing"""
+    """only print the changes"""
     yes: bool = False
-    """remove more than a fifth of a source, too, if not all"""
+    """remove more than a fifth of a source without asking, but not all of it"""
     max_removed: int | Literal["all"] | None = None
-    """how many documents of a source may be removed unasked (if not given: a
-    fifth of them)"""
+    """number of documents of a source that may be removed without asking (if not
+    given: a fifth)"""
 
     def run(self) -> dict:
         """Makes the new state, if something changes.
@@ -249,8 +251,8 @@ class SyncCorpus(_Change):
 class CompactCorpus(Operation):
     """Rewrites a corpus without its removed documents.
 
-    Answers stay as they are, and so do what blocks are called. Changes do it by
-    themselves when a fifth of the blocks on the disk is of no use.
+    Answers and block ids stay the same. Changes of a corpus do this by
+    themselves when a fifth of the stored blocks is unused.
     """
 
     command = "corpus compact"
@@ -280,14 +282,14 @@ class CompactCorpus(Operation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusStatus(Operation):
-    """Says what a corpus holds, and what of its sources it does not."""
+    """Lists what a corpus holds, and which files were not read."""
 
     command = "corpus status"
 
     corpus: _Corpus
     """directory of `realm corpus create`"""
     list: bool = False
-    """the ids of all documents, too"""
+    """also print the ids of all documents"""
     check: bool = False
     """compare all files with their checksums"""
 

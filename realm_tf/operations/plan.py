@@ -53,15 +53,16 @@ _BERT_BASE = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Operation):
-    """Says what a command needs, before it is run.
+    """Estimates what a command needs, before you run it.
 
       realm plan pretrain --recipe paper --topology v5e:4x8
       realm plan index --kind scann --host-memory 32
 
-    For what computes: the step is compiled for devices that need not be there,
-    and memory, operations and messages are what the compiler says. Every text
-    is as long as the recipe allows. For an index and an export: memory and
-    disk of the machine that makes it. The exit status is 1 if it does not fit.
+    pretrain, ict, finetune, embed: compiles the step for devices that you need
+    not have, with texts as long as the recipe allows, and prints the memory,
+    operations and messages that the compiler reports. index, export: estimates
+    memory and disk of the machine that makes it. The exit status is 1 if it
+    does not fit.
     """
 
     command = "plan"
@@ -69,15 +70,15 @@ class Plan(Operation):
     what: tyro.conf.Positional[Literal[*_STEPS, "index", "export"]]
     """the command to plan"""
     recipe: str | None = None
-    """recipe by name (if not given: the first of the command); embed: of
-    pretrain"""
+    """recipe by name, for embed one of pretrain (if not given: the command's
+    first)"""
     set: Repeated = ()
     """NAME=VALUE: change a number of the recipe; may be given several times"""
     topology: str | None = None
     """devices that compute: v5e:4x8 and other TPUs (v4, v5p, v6e), cpu:8 for
-    eight CPU devices, gpu for the GPUs that are there (if not given: cpu:1)"""
+    eight CPU devices, gpu for the GPUs of this machine (if not given: cpu:1)"""
     model: Model | None = None
-    """model whose sizes are used (if not given: BERT-base, as the paper's)"""
+    """model whose sizes are used (if not given: BERT-base, as in the paper)"""
     num_blocks: int = _NUM_BLOCKS
     """blocks of the knowledge corpus"""
     kind: Literal[tuple(KINDS)] = "scann"

@@ -27,19 +27,19 @@ _FILE = "questions.jsonl"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrepareQuestions(Operation):
-    """Makes questions files of public question sets, or of passages alone.
+    """Makes question files from public data sets, or from your own corpus.
 
       realm questions --from nq-open --input NQ-open.train.jsonl \\
           --split orqa --output nq
       realm questions --from curatedtrec --input large2180-test.tsv --output trec
       realm questions --from cloze --corpus annotated --output cloze
 
-    Writes lines {"question": ..., "answer": [...]}, with "answer_type":
-    "regex" for patterns: questions.jsonl, or train.jsonl and dev.jsonl. Forms:
+    Writes questions.jsonl, or train.jsonl and dev.jsonl. Their lines have question
+    and answer, and answer_type "regex" where answers are patterns. Sources:
 
       nq-open       NQ-open
-      efficientqa   the test set of EfficientQA with its wider answers:
-                    predictions that were judged definitely correct count
+      efficientqa   the test set of EfficientQA, with the predictions that were
+                    judged definitely correct as further answers
       webquestions  Berant et al.'s JSON, or brmson's
       curatedtrec   brmson's TSV or JSON, or DrQA's JSONL: regular expressions
       squad         SQuAD v1.1 and v2.0, each question with its evidence
@@ -50,18 +50,16 @@ class PrepareQuestions(Operation):
 
     cloze: a name, date or number of a sentence is the answer. The words around
     it, with a question word in its place, are the question. The evidence is
-    another passage with the answer, which BM25 finds. A reader that learned from
-    thousands of these needs fewer real questions. Question words and the stems
-    of BM25 are English; all passages are in memory.
+    another passage with the answer, which BM25 finds. Question words and the
+    stems of BM25 are English. All passages must fit into memory.
 
-    --split orqa is that of ORQA and REALM for the three sets without a
-    published development set: a training question is in it if the FarmHash
-    Fingerprint64 of its UTF-8 bytes is a multiple of 10. (DPR's development
-    set of NQ, of the same size, is another one.)
+    With --split orqa, dev.jsonl gets the training questions whose FarmHash
+    Fingerprint64 of the UTF-8 bytes is a multiple of 10, as in ORQA and REALM.
+    DPR's development set of NQ is another one.
 
-    Questions stay exactly as they are, because the hash is of these bytes.
-    Equal questions become one line with the answers of all. In answers, white
-    space becomes one space. Dropped questions are counted.
+    Questions keep their bytes, because the hash depends on them. Equal
+    questions become one line with the answers of all. In answers, white space
+    becomes one space. The command prints how many questions it dropped.
     """
 
     command = "questions"
@@ -70,7 +68,7 @@ class PrepareQuestions(Operation):
     form: Annotated[
         Literal[(*question_sets.FORMS, _CLOZE)], tyro.conf.arg(name="from")
     ]
-    """the form of the files; see above"""
+    """source of the questions; see above"""
     input: tuple[str, ...] = ()
     """files or globs, plain, gzip or bz2; read in order of their names"""
     corpus: Passages | None = None
@@ -78,14 +76,14 @@ class PrepareQuestions(Operation):
     output: str
     """directory to make"""
     split: Literal["none", "orqa"] = "none"
-    """orqa: train.jsonl and dev.jsonl; none: questions.jsonl"""
+    """orqa writes train.jsonl and dev.jsonl, none writes questions.jsonl"""
     num_questions: int = 26_000
-    """cloze: questions at most, drawn evenly over the passages"""
+    """cloze: largest number of questions, drawn evenly over the passages"""
     language: str | None = None
-    """code of their language, such as de, whose rules compare answers (if not
-    given: the language of a line, or English)"""
+    """language code, such as de, whose rules compare answers (if not given: that
+    of each line, else English)"""
     blocks: Blocks | None = None
-    """of `realm chunk`: count the questions that some block answers"""
+    """directory of `realm chunk`: count the questions whose answer a block holds"""
 
     @functools.cached_property
     def paths(self) -> list[str]:

@@ -15,10 +15,10 @@ from realm_tf.operations.training import Training
 class Pretrain(Training):
     """Pre-trains retriever and encoder: retrieve, then predict masked words.
 
-    All blocks are embedded before the first step, and again now and then.
-    Shared towers stay shared; the reader of the new model starts from the
-    pre-trained encoder. A model without a masked-LM head gets a new one. A run
-    that was stopped goes on where it was with the same command.
+    The index is built again from time to time (--set refresh_every=N steps).
+    Shared towers stay shared; the reader of the new model begins with the
+    pre-trained encoder. A model without a masked-LM head gets a new one. Run
+    an interrupted command again to continue.
     """
 
     command = "pretrain"
@@ -30,11 +30,11 @@ class Pretrain(Training):
     recipe: Literal[*pretrain.RECIPES] = "wiki-small"
     """the recipe by name"""
     corpus: Passages
-    """sentences with salient spans to mask, of these blocks or of another
-    corpus: directory of `realm annotate`"""
+    """directory of `realm annotate`: sentences to mask, of these blocks or of
+    another corpus"""
     index: Index | None = None
-    """index of this model and these blocks, to start with (if not given: the blocks
-    are embedded first)"""
+    """first index, of this model and these blocks (if not given: the blocks are
+    embedded first)"""
 
     def check(self) -> None:
         super().check()

@@ -25,20 +25,19 @@ class Probe(Operation):
       realm probe "An equilateral triangle is easily constructed because 3 is
           a [MASK] prime." --answer Fermat --model DIR --blocks DIR --index DIR
 
-    Table 3 of the paper for any sentence: the probability of the answer without
-    retrieval (null block), with each retrieved block, and with all of them. One
-    [MASK] stands for one whole answer; for several [MASK], give several
-    --answer in their order. Without --answer, each [MASK] is one wordpiece.
+    Prints table 3 of the paper for any sentence: the probability of the answer
+    without retrieval (null block), with each retrieved block, and with all of
+    them. Each [MASK] stands for one whole --answer, in their order. Without an
+    answer, each [MASK] is one wordpiece.
 
-    Blocks that hold the sentence itself, or repeat a better block, are left
-    out, as in pre-training.
+    As in pre-training, blocks that contain the sentence itself or repeat a
+    better block are left out.
     """
 
     command = "probe"
 
     text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
-    """a sentence with [MASK] in it; the text beside [MASK] is tokenized without
-    it"""
+    """a sentence with [MASK] in it"""
     answer: Repeated = ()
     """the masked words; once for each [MASK], in their order (if not given: only
     predictions)"""

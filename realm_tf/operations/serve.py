@@ -8,11 +8,11 @@ from realm_tf.serving.options import ServerOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Serve(ServerOptions, Operation):
-    """Serves a SavedModel with TF Serving's gRPC and REST APIs, and a web page.
+    """Serves a corpus or a SavedModel by gRPC, REST and a web page.
 
-    Prints one line when it is ready. A new version in the base directory is
-    loaded and warmed while the old one answers. SIGTERM or Ctrl-C lets running
-    requests finish and ends it.
+    Prints one line when it is ready. It loads each new version or state while
+    the old one answers. On SIGTERM or Ctrl-C it finishes the running requests
+    and ends.
     """
 
     command = "serve"

@@ -13,15 +13,14 @@ from realm_tf.operations.training import RecipeOperation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainTagger(RecipeOperation):
-    """Trains the BERT tagger on sentences with marked names.
+    """Trains the BERT tagger of salient spans on sentences with marked names.
 
       realm train-tagger --train eng.train.gz --dev eng.testa.gz \\
           --test eng.testb.gz --model DIR --output DIR [--set num_epochs=2]
 
-    Files are in CoNLL's format, a word and its tag a line (IOB1, IOB2 or
-    BIOES); several --train files are learned together. After each epoch the
-    entities found in --dev are counted, and the best epoch is kept.
-    metrics.json holds precision, recall and F1 of each type.
+    Files are in CoNLL's format, with a word and its tag on each line (IOB1,
+    IOB2 or BIOES). The epoch with the best F1 on --dev is kept. metrics.json
+    holds precision, recall and F1 of each type.
     """
 
     command = "train-tagger"

@@ -33,7 +33,7 @@ class RecipeOperation(Operation):
     recipe: str
     """the recipe by name"""
     set: Repeated = ()
-    """NAME=VALUE: change a number of the recipe; may be given several times"""
+    """NAME=VALUE: change a setting of the recipe; several times if you like"""
 
     def __post_init__(self):
         if isinstance(self.recipe, recipes.Recipe):
@@ -72,8 +72,8 @@ class Training(Computing, RecipeOperation):
     blocks: Blocks
     """directory of `realm chunk`"""
     output: str
-    """the directory to make; on an object store, the state of a run that is
-    stopped is kept there"""
+    """the directory to make; on an object store, it also keeps the state of an
+    interrupted run"""
 
     def check(self) -> None:
         """Refuses what cannot be trained, before anything is loaded.

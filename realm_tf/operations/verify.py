@@ -21,22 +21,20 @@ from realm_tf.operations.operation import Operation
 class Verify(Operation):
     """Checks a SavedModel in a fresh process.
 
-    Every file must have the checksum that the model's card says. Then a
-    process loads TensorFlow's C library with the ops of tensorflow_text, and of
-    ScaNN where the index is ScaNN's; nothing of realm's. It answers the questions stored in the
-    export, and compares answers, spans, scores and candidates with those of the
-    Python code; then it asks the same questions alone and in one batch of 64,
-    and strings that are no questions: an empty string, 10,000 characters,
-    emoji, invalid UTF-8.
+    Compares the checksums of all files with the model's card. Then a process
+    without this package asks the questions stored in the export, and compares
+    answers, spans, scores and candidates with those of the Python code. It also
+    asks the same questions alone and in one batch of 64, and strings that are
+    no questions: an empty one, 10,000 characters, emoji, invalid UTF-8.
     """
 
     command = "verify"
     makes = Verification
 
     saved_model: str
-    """base directory (its highest version) or version directory"""
+    """base directory, for its highest version, or version directory"""
     output: str | None = None
-    """directory for the report, made if every check passes (if not given: none)"""
+    """directory to make for the report, if every check passes"""
 
     def parents(self) -> dict:
         return {"saved_model": self._version().parents["model"]}
