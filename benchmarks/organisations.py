@@ -9,10 +9,11 @@ them. A language model wrote all of them for this project, the questions in the 
 people who have not read the documents. Nobody who wrote them saw the handbook of the
 tests. 178 organisations are train, the other six dev.
 
-The archive's products/ has the documentation of 32 invented software products: 8 or 9
-pages in Markdown, HTML and reStructuredText, 40 such questions, and in near_misses.jsonl
-15 that the pages do not answer, each with the page that a reader would look at. Five of
-them are dev.
+The archive's products/ has the documentation of 102 invented products, 8 or 9 pages each
+in Markdown, HTML and reStructuredText: 32 software products, and 14 each of desktop
+applications, servers, libraries, machines, and rule books of a community. Each has 40 to
+72 such questions, and in near_misses.jsonl 15 to 43 that the pages do not answer, each
+with the page that a reader would look at. Five of the 32 are dev.
 
 Prints what a model answers of dev and refuses, as documents.py tells it. Each question
 is asked over the documents of its own organisation or product. Near misses of an
