@@ -27,7 +27,7 @@ NOTE = (
     "over passages of Wikipedia (CC BY-SA), and of documents of 178 invented "
     "organisations; from a larger reader that had learned from the same, and began "
     "with all-mpnet-base-v2 (Apache-2.0); last, from near misses, and from "
-    "documentation of 27 invented software products."
+    "documentation of 97 invented products."
 )
 _LARGEST = 127
 # Weights with one scale (our choice). Scales are of float16, and none is 0 there.

@@ -52,6 +52,9 @@ def is_done(operation: Operation) -> bool:
 class Graph:
     """Operations that read each other's outputs.
 
+    Attributes:
+        operations: dict. Path of an output to its `Operation`, in their order.
+
     Example:
     >>> from realm_tf.operations.build_index import BuildIndex
     >>> from realm_tf.operations.embed import Embed
@@ -64,7 +67,7 @@ class Graph:
     """
 
     def __init__(self):
-        self._operations: dict[str, Operation] = {}
+        self.operations: dict[str, Operation] = {}
 
     def add(self, operation: Operation) -> Artifact:
         """Adds an operation, after those whose outputs it reads.
@@ -77,7 +80,7 @@ class Graph:
         Raises:
             ValueError: if another operation has this output.
         """
-        there = self._operations.setdefault(operation.result.path, operation)
+        there = self.operations.setdefault(operation.result.path, operation)
         if there != operation:
             raise ValueError(
                 "Operations with one output must be the same. Received: "
@@ -91,7 +94,7 @@ class Graph:
         Raises:
             InputError: if an output was made from something else.
         """
-        return {path: is_done(each) for path, each in self._operations.items()}
+        return {path: is_done(each) for path, each in self.operations.items()}
 
     def run(self) -> None:
         """Runs the steps that are not done, and prints its progress.
@@ -104,9 +107,9 @@ class Graph:
         # A changed input must not show after hours.
         self.plan()
         with sharing():
-            for number, operation in enumerate(self._operations.values(), 1):
+            for number, operation in enumerate(self.operations.values(), 1):
                 name = os.path.basename(operation.output)
-                label = f"[{number}/{len(self._operations)}] {name}"
+                label = f"[{number}/{len(self.operations)}] {name}"
                 if is_done(operation):
                     print(f"{label}: done before", flush=True)
                 else:

@@ -82,7 +82,7 @@ class Init(Operation):
     masked-LM head (if not given: all)"""
     reader: str = "untrained"
     """untrained: the source's weights; trained (minilm only): the packaged reader,
-    which learned from 35,704 questions and near misses; else a directory of
+    which learned from 40,232 questions and near misses; else a directory of
     Hugging Face, or hf://OWNER/NAME, with start and end logits and the
     retriever's vocabulary"""
     seed: int = 0

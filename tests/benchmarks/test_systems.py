@@ -56,8 +56,8 @@ def list_all(tmp_path):
         found = _systems(tmp_path, **given)
         for seed in seeds:
             found.add(seed)
-        steps = found.steps.graph.steps
-        return {step.title: step.operation for step in steps}
+        operations = found.steps.graph.operations.values()
+        return {os.path.basename(each.output): each for each in operations}
 
     return list_all
 
@@ -194,8 +194,8 @@ def _collect(root, suite, numbers):
         for each in cell.zero_shot.values():
             metrics = {"answer_recall@5": recall, "questions": 4}
             written[each] = {"metrics.json": json.dumps(metrics)}
-    for step in given.steps.graph.steps:
-        result = step.operation.result
+    for operation in given.steps.graph.operations.values():
+        result = operation.result
         stage_directories.write(
             result.path, kind=result.kind, files=written.get(result, ())
         )

@@ -10,6 +10,7 @@ import pytest
 from realm_tf.artifacts.objects import Model
 from realm_tf.export import card
 from realm_tf.export import live_version
+from realm_tf.export import tracing
 
 DAY = 24 * 3600
 
@@ -20,14 +21,14 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     models = []
 
-    def trace(stage, model, state, fields, wide, parents):
+    def trace(stage, model, state, **options):
         models.append(model.fingerprint)
         time.sleep(0.2)
         os.makedirs(stage.path("assets.extra"))
         with open(stage.path(card.FILE), "w") as file:
             file.write('{"files": {}}')
 
-    monkeypatch.setattr(live_version, "_trace", trace)
+    monkeypatch.setattr(tracing, "write_template", trace)
     return models
 
 
